@@ -1,0 +1,109 @@
+"""A model as the floors above see it: one request in, one reply out."""
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from journal.errors import SteprelayError
+from journal.ledger import Spent
+from journal.values import Json, JsonObject
+
+Role: TypeAlias = Literal["planner", "reviser", "worker", "reviewer", "compose", "answer"]
+Finish: TypeAlias = Literal["stop", "length", "refusal"]
+FailureKind: TypeAlias = Literal[
+    "auth", "quota", "rate", "overload", "transport", "timeout", "context", "refusal", "bad_request", "malformed", "script"
+]
+RETRIED: frozenset[str] = frozenset({"rate", "overload", "transport", "timeout", "malformed"})
+
+
+class ModelFailed(SteprelayError):
+    """A model gave no usable reply. `retry_after` is what its server asked for, in seconds."""
+
+    def __init__(self, model: str, kind: FailureKind, text: str, *, retry_after: float | None = None) -> None:
+        self.model, self.kind, self.retry_after = model, kind, retry_after
+        super().__init__(f"model {model}: {text}")
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """A function that a model wants called; `arguments` is the text it wrote, JSON or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. An assistant's is sent back as it came (`raw`), so that providers find their own marks in it."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+    uses: tuple[FunctionUse, ...] = ()
+    answers: str | None = None
+    """For a tool message: the id of the function use that it answers."""
+    raw: JsonObject | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function offered to a model; `parameters` is a JSON Schema that every provider takes."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a run a request stands; scripted models choose their reply by it. All numbers count from 1.
+
+    `number` is the plan attempt, the revision or the review; `repair` counts from 0.
+    """
+
+    number: int = 1
+    step: str | None = None
+    attempt: int = 1
+    turn: int = 1
+    repair: int = 0
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """What a model is asked. `name` is the reply's name (`submit_plan`, …) or None for plain text and worker turns.
+
+    `schema` asks for JSON by schema under that name; `functions` are offered; `force` names the one that must be called.
+    """
+
+    role: Role
+    place: Place
+    messages: tuple[Message, ...]
+    max_tokens: int
+    name: str | None = None
+    schema: JsonObject | None = None
+    functions: tuple[Function, ...] = ()
+    force: str | None = None
+    stream: bool = False
+
+    def prompt_characters(self) -> int:
+        """How much text the request holds; a quarter of it is our estimate of its tokens."""
+        texts = sum(len(message.content) + sum(len(use.arguments) for use in message.uses) for message in self.messages)
+        offered = sum(len(f.name) + len(f.description) + len(str(f.parameters)) for f in self.functions)
+        return texts + offered + (len(str(self.schema)) if self.schema else 0)
+
+
+@dataclass(frozen=True)
+class ModelReply:
+    """What a model said: text, function uses, or both; `raw` is its message verbatim, for the next turn."""
+
+    model: str
+    text: str
+    uses: tuple[FunctionUse, ...] = ()
+    finish: Finish = "stop"
+    spent: Spent = Spent()
+    raw: JsonObject = field(default_factory=dict[str, Json])
+
+
+class Complete(Protocol):
+    """Ask the model named `model` once, without retries. Raises ModelFailed."""
+
+    async def __call__(self, model: str, request: ModelRequest) -> ModelReply: ...

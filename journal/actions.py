@@ -1,0 +1,244 @@
+"""What waits for a decision, and the record of who decided. An action is bound by hash to exactly what will happen."""
+
+import json
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from .audit import AuditLine, append_audit
+from .canonical import digest
+from .database import Row, Transaction
+from .errors import DecisionRefused, UnknownId
+from .events import NewEvent, append_event
+from .outlet import Outlet
+from .values import Json, JsonObject
+from .world import World
+
+ActionKind: TypeAlias = Literal["call", "plan", "form", "widen", "trust", "unknown", "login", "budget"]
+Level: TypeAlias = Literal["host", "person", "passkey"]
+ActionState: TypeAlias = Literal["waiting", "decided", "consumed", "withdrawn", "expired", "superseded"]
+
+CHOICES: dict[ActionKind, tuple[str, ...]] = {
+    "call": ("approve", "deny"),
+    "plan": ("approve", "deny"),
+    "form": ("submit", "decline"),
+    "widen": ("approve", "deny"),
+    "trust": ("accept", "reject"),
+    "unknown": ("done", "not_done", "retry", "give_up"),
+    "login": ("cancel",),
+    "budget": ("raise", "finish"),
+}
+SAYS_NO: frozenset[str] = frozenset({"deny", "decline", "reject", "cancel", "finish", "give_up"})
+"""Choices that need no level: nothing happens by them."""
+LEVELS: tuple[Level, ...] = ("host", "person", "passkey")
+
+APPROVED_SECONDS = 600.0
+"""An approval not used for so long, counted while a process can drive, must be asked for again."""
+
+
+class LevelTooLow(DecisionRefused):
+    """An approving choice that came by a way too weak for this action; it goes on waiting."""
+
+    def __init__(self, action_id: str, *, needed: Level) -> None:
+        self.needed = needed
+        super().__init__(f"action {action_id} needs a yes of level {needed}")
+
+
+@dataclass(frozen=True)
+class NewAction:
+    """What is to be decided. `binding` is what the hash covers, `arguments` what is shown and repeated.
+
+    `subject` is equal for actions that ask for the same thing (a refused one is not asked again in its run).
+    """
+
+    key: str
+    kind: ActionKind
+    level: Level
+    question: str
+    arguments: Json
+    binding: Json
+    subject: str
+    step: str | None = None
+    tool: str | None = None
+    effect: str | None = None
+    reasons: tuple[str, ...] = ()
+    expires_in: float | None = None
+    edit_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action as the journal has it. Times are Unix seconds; `via` is the way by which the decision came."""
+
+    id: str
+    run: str
+    owner: str
+    key: str
+    step: str | None
+    kind: ActionKind
+    choices: tuple[str, ...]
+    level: Level
+    state: ActionState
+    question: str
+    tool: str | None
+    arguments: Json
+    effect: str | None
+    reasons: tuple[str, ...]
+    hash: str
+    created_at: float
+    expires_at: float | None
+    choice: str | None
+    decided_level: Level | None
+    via: str | None
+    decided_at: float | None
+    note: str | None
+    content: Json
+    edit_of: str | None
+    subject: str
+    handled: bool
+    serial: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice and how it came: `via` is approve_action, form, terminal, page, panel or flag."""
+
+    choice: str
+    level: Level
+    via: str
+    note: str | None = None
+    content: Json = None
+
+
+def create_action(tx: Transaction, run_id: str, new: NewAction, *, world: World, outlet: Outlet) -> Action:
+    """Add a waiting action with its event; an earlier one under the same key keeps its record."""
+    now = world.now()
+    owner = tx.rows("SELECT owner FROM runs WHERE id = ?", (run_id,))[0]["owner"]
+    serial = tx.rows("SELECT COUNT(*) n FROM actions WHERE run = ? AND key = ?", (run_id, new.key))[0]["n"]
+    action_id, hash_ = world.new_id("a"), digest(new.binding)
+    tx.change(
+        "INSERT INTO actions (id, run, owner, key, step, kind, choices, level, state, question, tool, arguments,"
+        " effect, reasons, binding, hash, created_at, expires_at, edit_of, subject, serial)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(action_id, run_id, owner, new.key, new.step, new.kind, json.dumps(CHOICES[new.kind]), new.level),
+            *(new.question, new.tool, json.dumps(new.arguments), new.effect, json.dumps(new.reasons)),
+            *(json.dumps(new.binding), hash_, now, None if new.expires_in is None else now + new.expires_in),
+            *(new.edit_of, new.subject, serial),
+        ),
+    )
+    data = {"action_id": action_id, "kind": new.kind, "level": new.level, "tool": new.tool, "question": new.question}
+    append_event(tx, run_id, NewEvent("action.waiting", data, step=new.step), at=now, outlet=outlet)
+    return get_action(tx, action_id, owner=owner)
+
+
+def decide(tx: Transaction, action: Action, decision: Decision, *, world: World, outlet: Outlet) -> Action:
+    """Take a decision once. Raises DecisionRefused (no such choice, decided, ended, expired) or LevelTooLow.
+
+    A no by `approve_action` only withdraws the action; any other no is a person's. The run is woken; where it has ended
+    the decision is a record only.
+    """
+    now = world.now()
+    _refuse_unfit(action, decision, now)
+    state = "withdrawn" if decision.choice in SAYS_NO and decision.via == "approve_action" else "decided"
+    changed = tx.change(
+        "UPDATE actions SET state = ?, choice = ?, decided_level = ?, via = ?, decided_at = ?, note = ?, content = ?,"
+        " handled = (SELECT ended_at IS NOT NULL FROM runs WHERE id = run) WHERE id = ? AND state = 'waiting'",
+        (
+            *(state, decision.choice, decision.level, decision.via, now, decision.note),
+            *(json.dumps(decision.content), action.id),
+        ),
+    )
+    if changed != 1:
+        raise DecisionRefused(f"action {action.id} has been decided or withdrawn in the meantime; get_run shows it")
+    tx.change("UPDATE runs SET wake_at = 0 WHERE id = ? AND ended_at IS NULL", (action.run,))
+    said: JsonObject = {
+        "action_id": action.id,
+        "kind": action.kind,
+        "choice": decision.choice,
+        "level": decision.level,
+        "via": decision.via,
+    }
+    append_event(tx, action.run, NewEvent("action.decided", said, step=action.step), at=now, outlet=outlet)
+    line = AuditLine("action.decided", said | {"hash": action.hash, "note": decision.note}, run=action.run)
+    append_audit(tx, line, owner=action.owner, at=now, outlet=outlet)
+    return get_action(tx, action.id, owner=action.owner)
+
+
+def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
+    if decision.choice not in action.choices:
+        offered = ", ".join(action.choices)
+        raise DecisionRefused(f"action {action.id} ({action.kind}) has no {decision.choice!r}; its choices: {offered}")
+    if action.state != "waiting":
+        past = f"decided ({action.choice})" if action.state in ("decided", "consumed") else action.state
+        raise DecisionRefused(f"action {action.id} is {past} already, once and for all; get_run shows the run")
+    if action.expires_at is not None and now > action.expires_at:
+        raise DecisionRefused(f"action {action.id} has expired; its step fails, and the goal can be asked for again")
+    if decision.choice not in SAYS_NO and LEVELS.index(decision.level) < LEVELS.index(action.level):
+        raise LevelTooLow(action.id, needed=action.level)
+
+
+def supersede(tx: Transaction, action: Action) -> bool:
+    """End a waiting or approved action because something else takes its place."""
+    sql = "UPDATE actions SET state = 'superseded', handled = 1 WHERE id = ? AND state IN ('waiting', 'decided')"
+    return tx.change(sql, (action.id,)) == 1
+
+
+def consume(tx: Transaction, action_id: str, *, hash_: str) -> bool:
+    """Use an approval for exactly what it was given for; true once."""
+    sql = "UPDATE actions SET state = 'consumed', handled = 1 WHERE id = ? AND state = 'decided' AND hash = ?"
+    return tx.change(sql, (action_id, hash_)) == 1
+
+
+def get_action(tx: Transaction, action_id: str, *, owner: str) -> Action:
+    """Raises UnknownId, the same for an action of somebody else."""
+    row = tx.row("SELECT * FROM actions WHERE id = ? AND owner = ?", (action_id, owner))
+    if row is None:
+        raise UnknownId("action", action_id)
+    return _action(row)
+
+
+def latest_action(tx: Transaction, run_id: str, key: str) -> Action | None:
+    row = tx.row("SELECT * FROM actions WHERE run = ? AND key = ? ORDER BY serial DESC LIMIT 1", (run_id, key))
+    return None if row is None else _action(row)
+
+
+def actions_of(tx: Transaction, run_id: str, *, state: ActionState | None = None) -> list[Action]:
+    """The run's actions, oldest first."""
+    sql = "SELECT * FROM actions WHERE run = ? AND (? IS NULL OR state = ?) ORDER BY created_at, rowid"
+    return [_action(row) for row in tx.rows(sql, (run_id, state, state))]
+
+
+def waiting_actions(tx: Transaction, *, owner: str) -> list[Action]:
+    """All that waits for this owner, oldest first."""
+    sql = "SELECT * FROM actions WHERE owner = ? AND state = 'waiting' ORDER BY created_at, rowid"
+    return [_action(row) for row in tx.rows(sql, (owner,))]
+
+
+def refused_before(tx: Transaction, run_id: str, subject: str) -> bool:
+    """Whether a person said no to the same thing in this run."""
+    sql = "SELECT 1 FROM actions WHERE run = ? AND subject = ? AND state IN ('decided', 'consumed') AND choice = 'deny'"
+    return tx.row(sql, (run_id, subject)) is not None
+
+
+def refusals_in_a_row(tx: Transaction, run_id: str) -> int:
+    """How many of the latest decided actions of the run were a person's no, without a yes between."""
+    sql = (
+        "SELECT choice FROM actions WHERE run = ? AND state IN ('decided', 'consumed') AND kind IN ('call', 'widen')"
+        " ORDER BY decided_at DESC, rowid DESC"
+    )
+    count = 0
+    for row in tx.rows(sql, (run_id,)):
+        if row["choice"] not in SAYS_NO:
+            break
+        count += 1
+    return count
+
+
+def _action(row: Row) -> Action:
+    fields = {name: row[name] for name in Action.__dataclass_fields__}
+    fields["choices"] = tuple(json.loads(row["choices"]))
+    fields["arguments"] = json.loads(row["arguments"])
+    fields["reasons"] = tuple(json.loads(row["reasons"]))
+    fields["content"] = json.loads(row["content"] or "null")
+    fields["handled"] = bool(row["handled"])
+    return Action(**fields)

@@ -1,0 +1,258 @@
+"""The SQLite store: one writer thread with group commit, one reader thread, WAL and full synchronisation."""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import anyio
+
+from .errors import StoreError
+from .schema import MIGRATIONS, VERSION
+from .world import World
+
+T = TypeVar("T")
+Row = sqlite3.Row
+
+_BUSY_SECONDS = 30.0
+_GROUP = 64
+"""At most so many changes share one commit."""
+
+
+class Transaction:
+    """What a query or a change may do with the database; valid only while it runs."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def row(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+        found: Row | None = self._connection.execute(sql, parameters).fetchone()
+        return found
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; returns how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount
+
+
+@dataclass(frozen=True)
+class _Job(Generic[T]):
+    point: str
+    work: Callable[[Transaction], T]
+    done: "Future[T]"
+
+
+class Database:
+    """A store that is open. Use `open_database`.
+
+    `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
+    that raised leaves nothing behind. Changes that arrive together share one commit.
+    """
+
+    def __init__(self, path: Path, world: World) -> None:
+        self.path = path
+        self._world = world
+        self._changes: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._queries: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+
+    async def read(self, query: Callable[[Transaction], T]) -> T:
+        return await self._hand_over(self._queries, "read", query)
+
+    async def write(self, point: str, change: Callable[[Transaction], T]) -> T:
+        """Commit `change`; `point` names the boundary for crash tests. Not cut short by cancellation."""
+        done: list[T] = []
+        with anyio.CancelScope(shield=True):
+            done.append(await self._hand_over(self._changes, point, change))
+        return done[0]
+
+    async def version(self) -> int:
+        """A number that changes whenever anything was committed, by any process."""
+        return await self.read(lambda tx: int(tx.rows("PRAGMA data_version")[0][0]))
+
+    async def _hand_over(
+        self, jobs: "queue.SimpleQueue[_Job[Any] | None]", point: str, work: Callable[[Transaction], T]
+    ) -> T:
+        job = _Job(point, work, Future[T]())
+        jobs.put(job)
+        # The threads are ours and know no event loop, so a concurrent future carries the result across.
+        return await asyncio.wrap_future(job.done)
+
+    def run_writer(self, ready: "Future[None]") -> None:
+        """The writer thread: opens, migrates, then commits groups of changes until it is told to stop."""
+        self._serve(ready, self._changes, self._commit_group, writes=True)
+
+    def run_reader(self, ready: "Future[None]") -> None:
+        self._serve(ready, self._queries, self._answer, writes=False)
+
+    def stop(self) -> None:
+        self._changes.put(None)
+        self._queries.put(None)
+
+    def _serve(
+        self,
+        ready: "Future[None]",
+        jobs: "queue.SimpleQueue[_Job[Any] | None]",
+        handle: Callable[[sqlite3.Connection, list[_Job[Any]]], None],
+        *,
+        writes: bool,
+    ) -> None:
+        try:
+            connection = _connect(self.path, migrate=writes)
+        except (sqlite3.Error, OSError, StoreError) as error:
+            ready.set_exception(_explained(self.path, error))
+            return
+        ready.set_result(None)
+        while (job := jobs.get()) is not None:
+            group = [job]
+            stop = False
+            while len(group) < _GROUP and not jobs.empty():
+                if (more := jobs.get()) is None:
+                    stop = True
+                    break
+                group.append(more)
+            handle(connection, group)
+            if stop:
+                break
+        connection.close()
+
+    def _answer(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
+        for job in group:
+            if not job.done.set_running_or_notify_cancel():
+                continue
+            try:
+                job.done.set_result(job.work(Transaction(connection)))
+            except sqlite3.Error as error:
+                job.done.set_exception(_explained(self.path, error))
+            except Exception as error:  # noqa: BLE001  # handed to whoever waits
+                job.done.set_exception(error)
+
+    def _commit_group(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
+        live = [job for job in group if job.done.set_running_or_notify_cancel()]
+        results: list[tuple[_Job[Any], Any, Exception | None]] = []
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            _check_version(self.path, connection)
+            for job in live:
+                results.append((job, *self._try_change(connection, job)))
+            connection.execute("COMMIT")
+        except (sqlite3.Error, StoreError) as error:
+            _roll_back(connection)
+            results = [(job, None, _explained(self.path, error)) for job in live]
+        for job, result, problem in results:
+            if problem is not None:
+                job.done.set_exception(problem)
+            else:
+                self._world.reach(f"{job.point}.committed")
+                job.done.set_result(result)
+
+    def _try_change(self, connection: sqlite3.Connection, job: _Job[Any]) -> tuple[Any, Exception | None]:
+        self._world.reach(f"{job.point}.before")
+        connection.execute("SAVEPOINT change")
+        try:
+            result = job.work(Transaction(connection))
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:  # noqa: BLE001  # handed to whoever waits; only this change is undone
+            connection.execute("ROLLBACK TO change")
+            connection.execute("RELEASE change")
+            return None, error
+        connection.execute("RELEASE change")
+        self._world.reach(f"{job.point}.written")
+        return result, None
+
+
+@asynccontextmanager
+async def open_database(path: Path, world: World) -> AsyncGenerator[Database]:
+    """Open (and create or migrate) the store at `path`; raises StoreError that names the file and the way out."""
+    _make_private(path)
+    database = Database(path, world)
+    threads: list[threading.Thread] = []
+    try:
+        for run, name in ((database.run_writer, "journal-writer"), (database.run_reader, "journal-reader")):
+            ready: Future[None] = Future()
+            thread = threading.Thread(target=run, args=(ready,), name=name, daemon=True)
+            thread.start()
+            threads.append(thread)
+            await asyncio.wrap_future(ready)
+        yield database
+    finally:
+        database.stop()
+        with anyio.CancelScope(shield=True):
+            for thread in threads:
+                await anyio.to_thread.run_sync(thread.join, 5.0)
+
+
+def _make_private(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written ({error.strerror}); set `store` to a folder you own") from error
+
+
+def _connect(path: Path, *, migrate: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if migrate:
+        _migrate(path, connection)
+    return connection
+
+
+def _migrate(path: Path, connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    found = _version_of(connection)
+    if found > VERSION:
+        connection.execute("ROLLBACK")
+        raise _newer(path, found)
+    for number in range(found, VERSION):
+        for statement in MIGRATIONS[number].split(";"):
+            if statement.strip():
+                connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def _version_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _check_version(path: Path, connection: sqlite3.Connection) -> None:
+    found = _version_of(connection)
+    if found != VERSION:
+        raise _newer(path, found)
+
+
+def _newer(path: Path, found: int) -> StoreError:
+    return StoreError(
+        f"{path} has schema {found}, this release knows {VERSION}; upgrade steprelay, or set `store` to another file"
+    )
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _explained(path: Path, error: Exception) -> StoreError:
+    if isinstance(error, StoreError):
+        return error
+    text = str(error)
+    if "locked" in text:
+        way = "another process holds it for too long; close it or set `store` to another file"
+    elif "malformed" in text or "not a database" in text:
+        way = "the file is damaged; move it away or restore a copy, and a new one is made"
+    elif "full" in text or "I/O" in text or "readonly" in text:
+        way = "free some space or make it writable; what was committed is kept"
+    else:
+        way = "see the log beside it"
+    return StoreError(f"{path}: {text}; {way}")

@@ -1,0 +1,54 @@
+"""The one way out for text: secrets are taken out of everything that leaves, in every form they are known to take."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import cast
+from urllib.parse import quote
+
+from .values import Json, JsonObject
+
+_SHORTEST = 8
+"""Values with fewer characters are not treated as secrets: they would blank out ordinary words."""
+
+
+class Outlet:
+    """Replaces each secret, also in base64, hex, URL and JSON form, by `[secret:NAME]`."""
+
+    def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
+        forms: dict[str, str] = {}
+        for name, value in secrets:
+            if len(value) >= _SHORTEST:
+                forms.update(dict.fromkeys(_forms(value), f"[secret:{name}]"))
+        self._forms = forms
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def text(self, text: str) -> str:
+        if self._pattern is None:
+            return text
+        return self._pattern.sub(lambda found: self._forms[found.group()], text)
+
+    def json(self, data: Json) -> Json:
+        """The same data with every string, keys too, passed through `text`."""
+        if self._pattern is None:
+            return data
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, dict):
+            members = cast("JsonObject", data)
+            return {self.text(key): self.json(item) for key, item in members.items()}
+        if isinstance(data, list | tuple):
+            items = cast("Sequence[Json]", data)
+            return [self.json(item) for item in items]
+        return data
+
+
+def _forms(value: str) -> set[str]:
+    raw = value.encode()
+    forms = {value, quote(value, safe=""), quote(value), raw.hex(), raw.hex().upper()}
+    forms |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        forms |= {encode(raw).decode(), encode(raw).decode().rstrip("=")}
+    return {form for form in forms if len(form) >= _SHORTEST}

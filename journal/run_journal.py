@@ -1,0 +1,364 @@
+"""One run under one epoch: all that a drive may read and write. Every write fails once another drive has taken over."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from .actions import (
+    Action,
+    NewAction,
+    actions_of,
+    consume,
+    create_action,
+    latest_action,
+    refusals_in_a_row,
+    refused_before,
+)
+from .artifacts import Artifacts
+from .audit import AuditLine, append_audit
+from .bell import Bell
+from .canonical import digest
+from .database import Database, Row, Transaction
+from .errors import Fenced, MemoMismatch, SteprelayError
+from .events import NewEvent, append_event
+from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
+from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, usage
+from .outlet import Outlet
+from .runs import Run, RunStatus, StopReason, run_from_row
+from .steps import StepRow, StepStatus, drop_step, put_step, set_step, steps_of
+from .values import Json, JsonObject
+from .world import World
+
+T = TypeVar("T")
+
+
+class ApprovalGone(SteprelayError):
+    """The approval that a call was to use up has been used, voided or has lapsed; the call must be asked for again."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A memo row that was found; `value` is what was recorded."""
+
+    value: Json
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a memo row stands for: the function's name and the data that gives it its sense, compared by hash."""
+
+    name: str
+    data: Json
+
+    @property
+    def hash(self) -> str:
+        return digest(self.data)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ends: `message` is our own sentence, `answer` is Markdown, `result` what readers may want besides."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    message: str
+    answer: str
+    result: JsonObject
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What every run of a store has in common."""
+
+    database: Database
+    artifacts: Artifacts
+    bell: Bell
+    world: World
+    outlet: Outlet
+
+
+class RunJournal:
+    """Made by `Store.take`. `run` is the row as it was then; `limits` may be raised during the drive by a person."""
+
+    def __init__(self, shared: Shared, run: Run, limits: Limits) -> None:
+        self.run = run
+        self.limits = limits
+        self.world = shared.world
+        self.outlet = shared.outlet
+        self.artifacts = shared.artifacts
+        self.bell = shared.bell
+        self.taken_at = shared.world.now()
+        self._database = shared.database
+        self._began = shared.world.monotonic()
+
+    @property
+    def driven_seconds(self) -> float:
+        """Driven time of the run so far; waiting for a person does not count."""
+        return self.run.driven_seconds + self.world.monotonic() - self._began
+
+    async def recall(self, key: str, meaning: Meaning) -> Recorded | None:
+        """What was recorded under `key`, if anything. Raises MemoMismatch if it meant something else."""
+        sql = "SELECT name, hash, value FROM memo WHERE run = ? AND key = ?"
+        row = await self._database.read(lambda tx: tx.row(sql, (self.run.id, key)))
+        if row is None:
+            return None
+        if (row["name"], row["hash"]) != (meaning.name, meaning.hash):
+            was, now = f"{row['name']}({row['hash'][:8]})", f"{meaning.name}({meaning.hash[:8]})"
+            raise MemoMismatch(key, recorded=was, now=now)
+        return Recorded(json.loads(row["value"]))
+
+    async def record(self, key: str, meaning: Meaning, value: Json, *, events: Sequence[NewEvent] = ()) -> None:
+        """Write a result down, with the events that tell of it. Raises Fenced."""
+        await self._write("memo", lambda tx, run: self._put_memo(tx, key, meaning, value=value, events=events))
+
+    async def memo(self, key: str, meaning: Meaning, make: Callable[[], Awaitable[Json]]) -> Json:
+        """What is recorded under `key`, else what `make` returns, recorded before it is used."""
+        if (found := await self.recall(key, meaning)) is not None:
+            return found.value
+        value = await make()
+        await self.record(key, meaning, value)
+        return value
+
+    async def begin_call(
+        self, reservation: Reservation, *, event: NewEvent | None = None, intent: NewIntent | None = None
+    ) -> None:
+        """Reserve and, for a call with an effect, write its intent, audit line and used-up approval down: one commit.
+
+        Raises BudgetReached, ApprovalGone or Fenced; then nothing was written and nothing may be sent.
+        """
+
+        def change(tx: Transaction, run: Row) -> None:
+            reserve(tx, run, reservation, limits=self.limits, at=self.world.now())
+            if intent is not None:
+                self._put_intent(tx, run, reservation.key, intent)
+            if event is not None:
+                self._append(tx, (event,))
+
+        await self._write("intent" if intent is not None else "begin", change)
+
+    async def end_call(
+        self,
+        key: str,
+        meaning: Meaning,
+        value: Json,
+        *,
+        spent: Spent = NOTHING_SPENT,
+        intent: IntentState | None = None,
+        events: Sequence[NewEvent] = (),
+    ) -> None:
+        """Write a call's result down, settle its reservation and end its intent: one commit. Raises Fenced."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            settle(tx, run, key, spent)
+            if intent is not None:
+                self._end_intent(tx, run, key, intent)
+            self._put_memo(tx, key, meaning, value=value, events=events)
+
+        await self._write("result", change)
+
+    async def lose_call(self, key: str, *, events: Sequence[NewEvent] = ()) -> None:
+        """Note that a call with an effect was sent and that nobody knows whether it ran."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            settle(tx, run, key, NOTHING_SPENT)
+            self._end_intent(tx, run, key, "unknown")
+            self._append(tx, events)
+
+        await self._write("unknown", change)
+
+    async def abandon_call(self, key: str, spent: Spent | None = None, *, events: Sequence[NewEvent] = ()) -> None:
+        """A call that gave no result to keep: settled with `spent`, or given back where nothing was taken."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            if spent is None:
+                release(tx, run, key)
+            else:
+                settle(tx, run, key, spent)
+            self._append(tx, events)
+
+        await self._write("abandon", change)
+
+    async def ask(self, new: NewAction) -> Action:
+        """The action waiting under this key, or a new one; creating it is one commit with its event."""
+
+        def change(tx: Transaction, run: Row) -> Action:
+            found = latest_action(tx, self.run.id, new.key)
+            if found is not None and found.state == "waiting":
+                return found
+            return create_action(tx, self.run.id, new, world=self.world, outlet=self.outlet)
+
+        return await self._write("action", change)
+
+    async def action(self, key: str) -> Action | None:
+        """The latest action under this key, in whatever state."""
+        return await self._database.read(lambda tx: latest_action(tx, self.run.id, key))
+
+    async def actions(self) -> list[Action]:
+        return await self._database.read(lambda tx: actions_of(tx, self.run.id))
+
+    async def settle_action(self, action: Action, *, expired: bool = False) -> None:
+        """Note that the drive has acted on a decision (or on the lapse) of this action."""
+        state = "expired" if expired else action.state
+        sql = "UPDATE actions SET handled = 1, state = ? WHERE id = ?"
+        await self._write("action.handled", lambda tx, run: tx.change(sql, (state, action.id)))
+
+    async def supersede_action(self, action: Action) -> None:
+        """End an action whose approval lapsed or whose subject changed; it may be asked again under its key."""
+        sql = "UPDATE actions SET handled = 1, state = 'superseded' WHERE id = ?"
+        await self._write("action.superseded", lambda tx, run: tx.change(sql, (action.id,)))
+
+    async def refused_before(self, subject: str) -> bool:
+        return await self._database.read(lambda tx: refused_before(tx, self.run.id, subject))
+
+    async def refusals_in_a_row(self) -> int:
+        return await self._database.read(lambda tx: refusals_in_a_row(tx, self.run.id))
+
+    async def intent(self, key: str) -> Intent | None:
+        return await self._database.read(lambda tx: get_intent(tx, self.run.id, key))
+
+    async def intents(self) -> list[Intent]:
+        return await self._database.read(lambda tx: intents_of(tx, self.run.id))
+
+    async def same_effect(self, *, tool: str, arguments_hash: str, besides: str) -> Intent | None:
+        """A call of this run other than `besides` that did, or may have done, exactly this."""
+        return await self._database.read(
+            lambda tx: same_effect(tx, self.run.id, tool=tool, arguments_hash=arguments_hash, besides=besides)
+        )
+
+    async def say(self, *events: NewEvent) -> None:
+        """Add lines to the run's history."""
+        await self._write("event", lambda tx, run: self._append(tx, events))
+
+    async def warn(self, text: str) -> None:
+        """Add one of our own sentences to the run's warnings, once."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            known: list[str] = json.loads(run["warnings"])
+            if text not in known:
+                warnings = json.dumps([*known, self.outlet.text(text)], ensure_ascii=False)
+                tx.change("UPDATE runs SET warnings = ? WHERE id = ?", (warnings, self.run.id))
+                self._append(tx, (NewEvent("warning", {"text": text}),))
+
+        await self._write("warning", change)
+
+    async def put_plan(self, steps: Iterable[StepRow], *, drop: Iterable[str] = (), events: Sequence[NewEvent]) -> None:
+        """Show the steps of a plan or a revision to readers; steps that are there already stay as they are."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            tx.change("UPDATE runs SET status = 'running' WHERE id = ?", (self.run.id,))
+            for step in steps:
+                put_step(tx, run, step)
+            for step_id in drop:
+                drop_step(tx, self.run.id, step_id)
+            self._append(tx, events)
+
+        await self._write("plan", change)
+
+    async def put_step_status(
+        self, step: str, status: StepStatus, *, summary: str = "", events: Sequence[NewEvent] = ()
+    ) -> None:
+        """Show readers what became of a step."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            set_step(tx, self.run.id, step, status, summary=self.outlet.text(summary)[:200], at=self.world.now())
+            self._append(tx, events)
+
+        await self._write("step", change)
+
+    async def steps(self) -> list[StepRow]:
+        return await self._database.read(lambda tx: steps_of(tx, self.run.id))
+
+    async def usage(self) -> Usage:
+        return await self._database.read(lambda tx: usage(tx, self.run.id, seconds=self.driven_seconds))
+
+    async def cancel_reason(self) -> str | None:
+        """Why the run is to be cancelled, if somebody asked for it. Raises Fenced."""
+        sql = "SELECT cancel_reason, epoch FROM runs WHERE id = ?"
+        row = (await self._database.read(lambda tx: tx.rows(sql, (self.run.id,))))[0]
+        if row["epoch"] != self.run.epoch:
+            raise Fenced(self.run.id)
+        return None if row["cancel_reason"] is None else str(row["cancel_reason"])
+
+    async def park(self, wake_at: float | None) -> bool:
+        """Let go of the run until a decision or `wake_at`. False, and nothing done, if a decision came meanwhile."""
+
+        def change(tx: Transaction, run: Row) -> bool:
+            new = "SELECT 1 FROM actions WHERE run = ? AND handled = 0 AND state IN ('decided', 'withdrawn', 'expired')"
+            if tx.row(new, (self.run.id,)) is not None or run["cancel_reason"] is not None:
+                return False
+            sql = "UPDATE runs SET status = 'awaiting_approval', driver = NULL, wake_at = ? WHERE id = ?"
+            tx.change(sql, (wake_at, self.run.id))
+            return True
+
+        return await self._write("park", change)
+
+    async def finish(self, ending: Ending) -> None:
+        """End the run; waiting actions are withdrawn except `unknown` ones, which stay decidable for the record."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            now = self.world.now()
+            withdrawn = "UPDATE actions SET state = 'withdrawn', handled = 1 WHERE run = ? AND state = 'waiting'"
+            tx.change(f"{withdrawn} AND kind != 'unknown'", (self.run.id,))
+            data: JsonObject = {"status": ending.status, "stop_reason": ending.stop_reason, "message": ending.message}
+            self._append(tx, (NewEvent("run.ended", data),))
+            said = (ending.message, ending.answer, json.dumps(ending.result, ensure_ascii=False))
+            tx.change(
+                "UPDATE runs SET status = ?, stop_reason = ?, message = ?, answer = ?, result = ?, ended_at = ?,"
+                " driver = NULL, wake_at = NULL WHERE id = ?",
+                (ending.status, ending.stop_reason, *map(self.outlet.text, said), now, self.run.id),
+            )
+            line = AuditLine("run.ended", data, run=self.run.id)
+            append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)
+
+        await self._write("finish", change)
+
+    async def fresh(self) -> Run:
+        """The run's row as it is now."""
+        return run_from_row((await self._database.read(self._rows))[0])
+
+    def _rows(self, tx: Transaction) -> list[Row]:
+        return tx.rows("SELECT * FROM runs WHERE id = ?", (self.run.id,))
+
+    async def _write(self, point: str, change: Callable[[Transaction, Row], T]) -> T:
+        def fenced(tx: Transaction) -> T:
+            sql = "UPDATE runs SET driven_seconds = ?, updated_at = ? WHERE id = ? AND epoch = ? AND ended_at IS NULL"
+            if tx.change(sql, (self.driven_seconds, self.world.now(), self.run.id, self.run.epoch)) != 1:
+                raise Fenced(self.run.id)
+            return change(tx, self._rows(tx)[0])
+
+        result = await self._database.write(point, fenced)
+        self.bell.ring(self.run.id)
+        return result
+
+    def _append(self, tx: Transaction, events: Iterable[NewEvent]) -> None:
+        for event in events:
+            append_event(tx, self.run.id, event, at=self.world.now(), outlet=self.outlet)
+
+    def _put_memo(
+        self, tx: Transaction, key: str, meaning: Meaning, *, value: Json, events: Sequence[NewEvent]
+    ) -> None:
+        tx.change(
+            "INSERT INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(self.run.id, self.run.owner, key, meaning.name, meaning.hash),
+                *(json.dumps(value, ensure_ascii=False), self.run.epoch, self.world.now()),
+            ),
+        )
+        self._append(tx, events)
+
+    def _put_intent(self, tx: Transaction, run: Row, key: str, intent: NewIntent) -> None:
+        now = self.world.now()
+        if intent.action is not None and not consume(tx, intent.action, hash_=intent.action_hash or ""):
+            raise ApprovalGone(f"action {intent.action} no longer allows {intent.tool}; it is asked for again")
+        insert_intent(tx, run, key, intent, at=now)
+        data = {"key": key, "call": intent.call, "step": intent.step, "tool": intent.tool, "class": intent.class_}
+        said = data | {"arguments_hash": intent.arguments_hash, "action": intent.action} | (intent.audit or {})
+        line = AuditLine("intent.begun", said, run=self.run.id)
+        append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)
+
+    def _end_intent(self, tx: Transaction, run: Row, key: str, state: IntentState) -> None:
+        now = self.world.now()
+        end_intent(tx, self.run.id, key, state, at=now)
+        line = AuditLine(f"intent.{state}", {"key": key}, run=self.run.id)
+        append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)

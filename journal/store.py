@@ -1,0 +1,144 @@
+"""A store that is open: runs, decisions and the way to take a run over."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from .actions import Action, Decision, actions_of, decide, get_action, waiting_actions
+from .artifacts import Artifacts
+from .bell import Bell
+from .database import Database, Transaction, open_database
+from .events import Event, events_of
+from .intents import Intent, intents_of
+from .ledger import Limits, Usage, settle_lost, usage
+from .outlet import Outlet
+from .remembered import Remembered
+from .run_journal import RunJournal, Shared
+from .runs import (
+    NewRun,
+    Run,
+    create_or_attach,
+    get_run,
+    list_runs,
+    mark_delivered,
+    rebind,
+    reopen,
+    request_cancel,
+    unfinished_runs,
+)
+from .steps import StepRow, steps_of
+from .values import JsonObject
+from .world import World
+
+
+class Store:
+    """Everything an owner may do with the store, whoever drives. Made by `open_store`."""
+
+    def __init__(self, database: Database, world: World, outlet: Outlet, *, owner: str) -> None:
+        self.database = database
+        self.world = world
+        self.outlet = outlet
+        self.owner = owner
+        self.bell = Bell()
+        self.artifacts = Artifacts(database, world)
+        self.remembered = Remembered(database, world, owner=owner)
+
+    async def create_or_attach(self, new: NewRun, *, driver: str) -> tuple[str, bool]:
+        """The id of the run for this request and whether it is new. Raises KeyInUse."""
+
+        def change(tx: Transaction) -> tuple[str, bool]:
+            return create_or_attach(tx, new, driver=driver, world=self.world, outlet=self.outlet)
+
+        return await self.database.write("create", change)
+
+    async def run(self, run_id: str) -> Run:
+        """Raises UnknownId."""
+        return await self.database.read(lambda tx: get_run(tx, run_id, owner=self.owner))
+
+    async def runs(self, *, status: str | None = None, limit: int = 20) -> list[Run]:
+        return await self.database.read(lambda tx: list_runs(tx, owner=self.owner, status=status, limit=limit))
+
+    async def unfinished(self) -> list[Run]:
+        """All runs of this owner that have not ended, oldest first."""
+        return await self.database.read(lambda tx: unfinished_runs(tx, owner=self.owner))
+
+    async def action(self, action_id: str) -> Action:
+        """Raises UnknownId."""
+        return await self.database.read(lambda tx: get_action(tx, action_id, owner=self.owner))
+
+    async def actions(self, run_id: str) -> list[Action]:
+        return await self.database.read(lambda tx: actions_of(tx, run_id))
+
+    async def waiting_actions(self) -> list[Action]:
+        return await self.database.read(lambda tx: waiting_actions(tx, owner=self.owner))
+
+    async def steps(self, run_id: str) -> list[StepRow]:
+        return await self.database.read(lambda tx: steps_of(tx, run_id))
+
+    async def intents(self, run_id: str) -> list[Intent]:
+        return await self.database.read(lambda tx: intents_of(tx, run_id))
+
+    async def usage(self, run: Run) -> Usage:
+        return await self.database.read(lambda tx: usage(tx, run.id, seconds=run.driven_seconds))
+
+    async def events(self, run_id: str, *, after: int = 0) -> list[Event]:
+        return await events_of(self.database, run_id, after=after)
+
+    async def decide(self, action: Action, decision: Decision) -> Action:
+        """Record a decision once. Raises DecisionRefused or LevelTooLow; the engine must be woken afterwards."""
+
+        def change(tx: Transaction) -> Action:
+            return decide(tx, action, decision, world=self.world, outlet=self.outlet)
+
+        decided = await self.database.write("decide", change)
+        self.bell.ring(action.run)
+        return decided
+
+    async def request_cancel(self, run: Run, reason: str) -> bool:
+        """Have the run end as cancelled; false if it has ended. The engine must be woken afterwards."""
+        now = self.world.now()
+        asked = await self.database.write("cancel", lambda tx: request_cancel(tx, run, reason, at=now))
+        self.bell.ring(run.id)
+        return asked
+
+    async def mark_delivered(self, run_id: str) -> None:
+        await self.database.write("delivered", lambda tx: mark_delivered(tx, run_id))
+
+    async def rebind(self, run: Run, *, fingerprint: str, settings_path: str) -> None:
+        """Let the run go on under other settings: memo kept, approvals dropped."""
+        now = self.world.now()
+        await self.database.write(
+            "rebind", lambda tx: rebind(tx, run, fingerprint=fingerprint, settings_path=settings_path, at=now)
+        )
+
+    async def reopen(self, run: Run, *, options: JsonObject) -> None:
+        now = self.world.now()
+        await self.database.write("reopen", lambda tx: reopen(tx, run, options=options, at=now))
+
+    async def take(self, run: Run, *, driver: str, limits: Callable[[Run], Limits]) -> RunJournal | None:
+        """Begin a new epoch of the run under `driver`; None if it ended or was taken by another since it was read."""
+
+        def change(tx: Transaction) -> Run | None:
+            sql = (
+                "UPDATE runs SET epoch = epoch + 1, driver = ?, wake_at = NULL, updated_at = ?,"
+                " status = CASE status WHEN 'planning' THEN status ELSE 'running' END"
+                " WHERE id = ? AND epoch = ? AND ended_at IS NULL"
+            )
+            if tx.change(sql, (driver, self.world.now(), run.id, run.epoch)) != 1:
+                return None
+            settle_lost(tx, tx.rows("SELECT * FROM runs WHERE id = ?", (run.id,))[0])
+            return get_run(tx, run.id, owner=run.owner)
+
+        taken = await self.database.write("take", change)
+        if taken is None:
+            return None
+        self.bell.ring(run.id)
+        shared = Shared(self.database, self.artifacts, self.bell, self.world, self.outlet)
+        return RunJournal(shared, taken, limits(taken))
+
+
+@asynccontextmanager
+async def open_store(path: Path, world: World, outlet: Outlet, *, owner: str) -> AsyncGenerator[Store]:
+    """Open (create, migrate) the store at `path`. Raises StoreError."""
+    async with open_database(path, world) as database:
+        yield Store(database, world, outlet, owner=owner)

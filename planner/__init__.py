@@ -1,0 +1,3 @@
+"""Owns the goal: plan, check, dispatch, revise, answer."""
+
+__all__: list[str] = []
