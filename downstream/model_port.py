@@ -1,5 +1,6 @@
 """A model as the floors above see it: one request in, one reply out."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -10,16 +11,18 @@ from journal.values import Json, JsonObject
 Role: TypeAlias = Literal["planner", "reviser", "worker", "reviewer", "compose", "answer"]
 Finish: TypeAlias = Literal["stop", "length", "refusal"]
 FailureKind: TypeAlias = Literal[
-    "auth", "quota", "rate", "overload", "transport", "timeout", "context", "refusal", "bad_request", "malformed", "script"
+    "auth", "quota", "rate", "overload", "transport", "timeout", "context", "refusal", "bad_request", "malformed", "script", "price"
 ]
 RETRIED: frozenset[str] = frozenset({"rate", "overload", "transport", "timeout", "malformed"})
 
 
 class ModelFailed(SteprelayError):
-    """A model gave no usable reply. `retry_after` is what its server asked for, in seconds."""
+    """A model gave no usable reply. `retry_after` is what its server asked for, in seconds; `spent` what it took."""
 
-    def __init__(self, model: str, kind: FailureKind, text: str, *, retry_after: float | None = None) -> None:
-        self.model, self.kind, self.retry_after = model, kind, retry_after
+    def __init__(
+        self, model: str, kind: FailureKind, text: str, *, retry_after: float | None = None, spent: Spent | None = None
+    ) -> None:
+        self.model, self.kind, self.reason, self.retry_after, self.spent = model, kind, text, retry_after, spent
         super().__init__(f"model {model}: {text}")
 
 
@@ -34,7 +37,7 @@ class FunctionUse:
 
 @dataclass(frozen=True)
 class Message:
-    """One message. An assistant's is sent back as it came (`raw`), so that providers find their own marks in it."""
+    """One message. An assistant's is sent back as it came (`raw`), so that its model finds its own marks in it."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
@@ -57,7 +60,8 @@ class Function:
 class Place:
     """Where in a run a request stands; scripted models choose their reply by it. All numbers count from 1.
 
-    `number` is the plan attempt, the revision or the review; `repair` counts from 0.
+    `number` is the plan attempt, the revision or the review; `repair` counts from 0, and so does `retry`, which the
+    model door sets: how often this very request has failed before.
     """
 
     number: int = 1
@@ -65,6 +69,7 @@ class Place:
     attempt: int = 1
     turn: int = 1
     repair: int = 0
+    retry: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,10 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelReply:
-    """What a model said: text, function uses, or both; `raw` is its message verbatim, for the next turn."""
+    """What a model said: text, function uses, or both; `raw` is its message for the next turn, known by its model only.
+
+    `replayed` says that the journal knew it already.
+    """
 
     model: str
     text: str
@@ -101,9 +109,37 @@ class ModelReply:
     finish: Finish = "stop"
     spent: Spent = Spent()
     raw: JsonObject = field(default_factory=dict[str, Json])
+    replayed: bool = False
+
+    def message(self) -> Message:
+        """The reply as a message of the next request."""
+        return Message("assistant", self.text, self.uses, raw=self.raw or None)
 
 
 class Complete(Protocol):
     """Ask the model named `model` once, without retries. Raises ModelFailed."""
 
     async def __call__(self, model: str, request: ModelRequest) -> ModelReply: ...
+
+
+@dataclass(frozen=True)
+class Rate:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def cost(self, *, input_tokens: int, output_tokens: int) -> float:
+        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+
+
+FREE = Rate(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models that are open: how to ask one, what it costs (None: nobody knows), and how to be ready early."""
+
+    complete: Complete
+    rate_of: Callable[[str], Awaitable[Rate | None]]
+    warm_up: Callable[[], Awaitable[None]]

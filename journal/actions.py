@@ -100,13 +100,14 @@ class Action:
 
 @dataclass(frozen=True)
 class Decision:
-    """A choice and how it came: `via` is approve_action, form, terminal, page, panel or flag."""
+    """A choice and how it came: `via` is approve_action, form, terminal, page, panel or flag; `client` who vouches."""
 
     choice: str
     level: Level
     via: str
     note: str | None = None
     content: Json = None
+    client: str | None = None
 
 
 def create_action(tx: Transaction, run_id: str, new: NewAction, *, world: World, outlet: Outlet) -> Action:
@@ -159,7 +160,7 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
         "via": decision.via,
     }
     append_event(tx, action.run, NewEvent("action.decided", said, step=action.step), at=now, outlet=outlet)
-    line = AuditLine("action.decided", said | {"hash": action.hash, "note": decision.note}, run=action.run)
+    line = AuditLine("action.decided", said | {"hash": action.hash, "note": decision.note, "client": decision.client}, run=action.run)
     append_audit(tx, line, owner=action.owner, at=now, outlet=outlet)
     return get_action(tx, action.id, owner=action.owner)
 

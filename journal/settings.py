@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from .errors import SteprelayError
+from .values import JsonObject
 
 SETTINGS = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 """For every settings model: unknown keys, coercions and inputs quoted in errors (they may be secret) are out."""
@@ -44,8 +45,8 @@ def _store_url(url: str) -> str:
 
 def placed(path: str, info: ValidationInfo) -> str:
     """The path made absolute against the settings file's folder, which is the context of a validation from a file."""
-    folder: Path | None = (info.context or {}).get("folder")
-    return os.path.normpath(folder / Path(path).expanduser()) if folder else path
+    context: JsonObject = info.context or {}
+    return os.path.normpath(context["folder"] / Path(path).expanduser()) if context else path
 
 
 StoreUrl = Annotated[str, AfterValidator(_store_url)]

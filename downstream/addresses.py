@@ -1,0 +1,55 @@
+"""Addresses in text that lead to this machine or its network, in every spelling that a client would follow."""
+
+import ipaddress
+import re
+import socket
+import unicodedata
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+_LINK = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?P<slashes>[/\\]*)(?P<rest>[^\s\"'<>]*)", re.IGNORECASE)
+_BARE = re.compile(r"(\[[0-9a-f:.%]+\]|[\w.-]+|[0-9a-f:]+:[0-9a-f:.]+)(:\d+)?(/\S*)?", re.IGNORECASE)
+_LOCAL_SUFFIXES = (".localhost", ".local", ".internal", ".lan", ".home", ".home.arpa", ".intranet", ".corp")
+
+
+def local_addresses(text: str) -> list[str]:
+    """Each link, or the text itself if it is an address, that leads to a loopback, link-local or private place."""
+    found = [link for link, host in _hosts(text) if not host or _is_local(host, lax=True)]
+    if not found and _BARE.fullmatch(text.strip()) and _is_local(_host(text.strip()), lax=False):
+        found = [text.strip()]
+    return found
+
+
+def _hosts(text: str) -> Iterator[tuple[str, str]]:
+    for link in _LINK.finditer(text):
+        scheme, slashes = link["scheme"].lower(), link["slashes"]
+        if len(slashes) >= 2 or scheme in ("http", "https", "ws", "wss", "ftp"):
+            yield link.group(), "" if scheme == "file" else _host(link["rest"])
+
+
+def _host(rest: str) -> str:
+    authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    name = authority if authority.count(":") > 1 else authority.partition(":")[0]
+    return unicodedata.normalize("NFKC", unquote(name)).replace("。", ".").lower().rstrip(".")
+
+
+def _is_local(host: str, *, lax: bool) -> bool:
+    """`lax` also reads the numbers that only resolvers take (127.1, 0x7f000001) and names without a dot as local."""
+    address = _address(host.partition("%")[0], lax=lax)
+    if address is not None:
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        return not mapped.is_global
+    return host == "localhost" or host.endswith(_LOCAL_SUFFIXES) or (lax and "." not in host)
+
+
+def _address(host: str, *, lax: bool) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host)) if lax else None
+    except (OSError, UnicodeEncodeError, ValueError):
+        return None

@@ -1,0 +1,36 @@
+"""Arguments against the JSON Schema that a server gave for its tool."""
+
+import re
+
+from journal.values import JsonObject
+
+from .prompt_text import escaped
+
+_MOST_ERRORS = 20
+_LONGEST_ERROR = 200
+
+
+def argument_errors(schema: JsonObject, arguments: JsonObject) -> list[str]:
+    """All that is wrong, as `/pointer: what`; empty if they fit. A schema that cannot be read is an error too.
+
+    Nothing is fetched: a reference to another document cannot be read.
+    """
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        found = sorted(kind(schema, registry=Registry()).iter_errors(arguments), key=lambda error: error.json_path)
+    except (SchemaError, Unresolvable, RecursionError, re.error) as error:
+        return [
+            f"the server's schema for this tool cannot be used ({_short(str(error))}); tell whoever runs the server"
+        ]
+    return [f"/{'/'.join(map(str, error.absolute_path))}: {_short(error.message)}" for error in found[:_MOST_ERRORS]]
+
+
+def _short(text: str) -> str:
+    line = escaped(text.partition("\n")[0])
+    return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 1]}…"

@@ -1,0 +1,100 @@
+"""What became of one call on its way out, as only the transport can see it."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import httpx2
+from mcp_types import CONNECTION_CLOSED
+
+log = logging.getLogger(__name__)
+
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+
+@dataclass
+class Exchange:
+    """`sent`: handed to the transport. `status`: of the HTTP answer. `broken`: the HTTP exchange ended too early."""
+
+    sent: bool = False
+    status: int | None = None
+    unreachable: bool = False
+    broken: bool = False
+
+
+_CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+# The SDK's streams carry the caller's context to the transport, so concurrent calls do not meet in one exchange.
+
+
+@contextmanager
+def new_exchange() -> Iterator[Exchange]:
+    """Note what the transport sees of the one request that is made within."""
+    exchange = Exchange()
+    token = _CURRENT.set(exchange)
+    try:
+        yield exchange
+    finally:
+        _CURRENT.reset(token)
+
+
+def current_exchange() -> Exchange:
+    """The exchange of the request that is being made, else one that nobody reads."""
+    return _CURRENT.get() or Exchange()
+
+
+class ContainedTransport(httpx2.AsyncBaseTransport):
+    """Turns a broken HTTP exchange into an error of that one request; raised, it would end the SDK's whole connection.
+
+    `on_failure` is told of each failed request, for the older transport, which would let its caller wait for ever.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, on_failure: Callable[[], None] | None = None) -> None:
+        self._inner = inner
+        self._on_failure = on_failure
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "POST":
+            return await self._inner.handle_async_request(request)
+        exchange = current_exchange()
+        try:
+            response = await self._inner.handle_async_request(request)
+        except httpx2.TransportError as error:
+            exchange.unreachable = isinstance(error, _NEVER_SENT)
+            exchange.broken = not exchange.unreachable
+            response = _stand_in(request, error)
+        else:
+            exchange.status = response.status_code
+            if isinstance(response.stream, httpx2.AsyncByteStream):
+                response.stream = _ContainedStream(response.stream, exchange)
+        if response.is_error and self._on_failure is not None:
+            self._on_failure()
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _ContainedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+        self._inner = inner
+        self._exchange = exchange
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for part in self._inner:
+                yield part
+        except httpx2.TransportError as error:
+            self._exchange.broken = True
+            log.debug("http_answer_broken", extra={"error": repr(error)})
+            # The kind of error that the SDK answers with an error for this request only.
+            raise httpx2.StreamError(f"{type(error).__name__}: {error}") from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _stand_in(request: httpx2.Request, error: httpx2.TransportError) -> httpx2.Response:
+    said = {"code": CONNECTION_CLOSED, "message": f"{type(error).__name__}: {error}".rstrip(": ")}
+    return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": said}, request=request)

@@ -1,0 +1,118 @@
+"""How a tool call can go wrong on the way, and what that says about whether it ran."""
+
+from mcp import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    URL_ELICITATION_REQUIRED,
+)
+from pydantic import ValidationError
+
+from journal.errors import SteprelayError
+
+from .exchange import Exchange
+from .names import clean_text
+
+_QUOTED = 400
+_LOST_SESSION = ("Session not found", "Session terminated")
+_ASKING = (MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED)
+_REFUSING = {
+    401: "it wants a login (HTTP 401); put a valid token into the server's headers",
+    403: "it does not allow this (HTTP 403); the server's headers need other rights",
+    404: "nothing answers at its address (HTTP 404); check the server's url",
+    429: "it wants fewer calls (HTTP 429); try again later",
+}
+
+
+class ServerUnavailable(SteprelayError):
+    """A tool server could not be started or reached; nothing was sent to it."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        self.server, self.reason = server, reason
+        super().__init__(f"tool server {server!r} cannot be used: {reason}")
+
+
+class CallFailed(SteprelayError):
+    """A call has no result. `may_have_run` false is certain; `lost` asks for a new connection before the next call."""
+
+    def __init__(self, text: str, *, may_have_run: bool, lost: bool = False) -> None:
+        self.text, self.may_have_run, self.lost = text, may_have_run, lost
+        super().__init__(text)
+
+
+class AnsweredBadly(SteprelayError):
+    """The call ran, and what the server answered is an error or cannot be read."""
+
+
+def asks_back(server: str) -> CallFailed:
+    """A server wants to ask a person; by the protocol it has not begun with the call itself."""
+    text = f"{server} asks for input before it goes on, which steprelay cannot pass on yet; give all it needs at once"
+    return CallFailed(text, may_have_run=False)
+
+
+def explain(
+    server: str, error: MCPError | ValidationError | RuntimeError, exchange: Exchange
+) -> CallFailed | AnsweredBadly:
+    """What an error of the SDK means, by DESIGN.md section 3. When in doubt, the call may have run.
+
+    A ValidationError or RuntimeError stands for an answer that does not fit the protocol or the tool's own schema.
+    """
+    if not exchange.sent:
+        # Only what the connection did says that it is lost: arguments that are no message leave it as it is.
+        return CallFailed(
+            f"{server} could not be sent the call: {_words(error)}",
+            may_have_run=False,
+            lost=not isinstance(error, ValidationError),
+        )
+    if isinstance(error, MCPError):
+        return _refused(server, error, exchange) or _answered(server, error, exchange)
+    return AnsweredBadly(f"{server} ran the call, but its answer does not fit what it promised: {_words(error)}")
+
+
+def why_not_open(error: BaseException, *, said: str) -> str:
+    """Why a server could not be opened, with the last line that it wrote to stderr."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ServerUnavailable):
+        reason = error.reason
+    elif isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed":
+        reason = "it ended before it answered"
+    else:
+        reason = _words(error) or type(error).__name__
+    return f"{reason}; it said: {said}" if said else reason
+
+
+def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | AnsweredBadly:
+    words, status = _words(error), exchange.status or 0
+    if exchange.broken or status >= 500 or error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+        return CallFailed(f"{server} broke off before it answered: {words}", may_have_run=True)
+    if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) or (error.code == INVALID_REQUEST and not 0 < status < 300):
+        return CallFailed(f"{server} did not take the call: {words}", may_have_run=False)
+    if error.code == PARSE_ERROR:
+        return AnsweredBadly(f"{server} ran the call, but its answer cannot be read: {words}")
+    # Answers that are none (202, a page of HTML) and error pages: something was done with the request.
+    if error.code == INVALID_REQUEST or status >= 400:
+        return CallFailed(f"{server} gave no answer to the call: {words}", may_have_run=True)
+    return AnsweredBadly(f"{server} answered with an error: {words}")
+
+
+def _refused(server: str, error: MCPError, exchange: Exchange) -> CallFailed | None:
+    if exchange.unreachable:
+        return CallFailed(f"{server} cannot be reached: {_words(error)}", may_have_run=False, lost=True)
+    if error.code in _ASKING:
+        return asks_back(server)
+    if error.message in _LOST_SESSION or error.code == HEADER_MISMATCH:
+        return CallFailed(f"{server} no longer knows us: {_words(error)}", may_have_run=False, lost=True)
+    if exchange.status in _REFUSING:
+        return CallFailed(f"{server} refused the call: {_REFUSING[exchange.status]}", may_have_run=False)
+    return None
+
+
+def _words(error: BaseException) -> str:
+    return clean_text(str(error))[:_QUOTED]

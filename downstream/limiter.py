@@ -1,0 +1,50 @@
+"""How many requests may be open at a model: fewer while its server asks for less, more again as it answers."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+
+from journal.world import World
+
+CAPACITY = 32
+_REGAINED_AFTER = 8
+"""Replies in a row after which one more request may be open."""
+
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+class ModelLimiter:
+    """One for each model and key, shared by all steps: a server that says 429 to one has said it to all."""
+
+    def __init__(self, sleep: Sleep = anyio.sleep) -> None:
+        self._tokens = anyio.CapacityLimiter(CAPACITY)
+        self._sleep = sleep
+        self._closed_until = 0.0
+        self._replies = 0
+
+    @property
+    def capacity(self) -> int:
+        return int(self._tokens.total_tokens)
+
+    @asynccontextmanager
+    async def slot(self, world: World) -> AsyncIterator[None]:
+        """Room for one request, once there is some and the server's own pause is over."""
+        async with self._tokens:
+            while (left := self._closed_until - world.monotonic()) > 0:
+                # Spread out, so that those who waited do not all come back in the same instant.
+                await self._sleep(left + world.chance() * left / 10)
+            yield
+
+    def refused(self, world: World, pause: float) -> None:
+        """The server had too much: half as many at once, and none before the pause is over."""
+        self._tokens.total_tokens = max(1, self.capacity // 2)
+        self._closed_until = max(self._closed_until, world.monotonic() + pause)
+        self._replies = 0
+
+    def answered(self) -> None:
+        self._replies += 1
+        if self._replies >= _REGAINED_AFTER and self.capacity < CAPACITY:
+            self._tokens.total_tokens = self.capacity + 1
+            self._replies = 0

@@ -1,0 +1,61 @@
+"""The last lines that a tool server wrote to stderr: they often say why it does not work."""
+
+import io
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+import anyio.to_thread
+
+from .names import clean_text
+
+log = logging.getLogger(__name__)
+
+_LINES = 200
+_LINE_CHARACTERS = 2000
+_SHORT_CHARACTERS = 120
+_SETTLE_SECONDS = 0.5
+
+
+class StderrTail:
+    """Keeps the last lines of one server's present or last process; all of them go to the log at debug."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._reader: threading.Thread | None = None
+
+    @contextmanager
+    def open_pipe(self) -> Iterator[IO[str]]:
+        """The end to hand to a new process; close it once the process has it, so that its end is noticed."""
+        reading, writing = os.pipe()
+        self._lines.clear()
+        # A thread, since pipes can't be waited for on every platform; a daemon, since a grandchild may keep its end open.
+        self._reader = threading.Thread(target=self._read, args=(reading,), name=f"stderr {self._server}", daemon=True)
+        self._reader.start()
+        with open(writing, "w", encoding="utf-8") as end:
+            yield end
+
+    async def settle(self) -> None:
+        """Wait a moment for the last words of a process that has ended."""
+        if self._reader is not None:
+            await anyio.to_thread.run_sync(self._reader.join, _SETTLE_SECONDS)
+
+    def text(self) -> str:
+        """Everything that is kept, without control characters."""
+        return clean_text("\n".join(self._lines))
+
+    def short(self) -> str:
+        """The last line with words in it, in at most 120 characters."""
+        lines = [line for line in self.text().splitlines() if line.strip()]
+        return lines[-1].strip()[:_SHORT_CHARACTERS] if lines else ""
+
+    def _read(self, reading: int) -> None:
+        with io.TextIOWrapper(open(reading, "rb"), encoding="utf-8", errors="replace") as stream:
+            while line := stream.readline(_LINE_CHARACTERS):
+                self._lines.append(line.rstrip("\n"))
+                log.debug("server_stderr", extra={"server": self._server, "line": line.rstrip("\n")})

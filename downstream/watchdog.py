@@ -1,0 +1,59 @@
+"""What a tool server started ends with it, and both end when this process is gone, also at kill -9.
+
+Linux and macOS: a small shell stands between us and each tool server. It holds the reading end of a pipe by name whose
+only writer is this process; at its end of file it kills the process group, and with it all that did not leave the group.
+Windows: the SDK puts each server into a job object that dies with us, so commands are started as they are.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+SHELL = Path("/bin/sh")
+
+# The SDK starts each server as the leader of a group of its own, so $$ names the group. The shell outlives a SIGTERM to
+# the group, since the group must be killed after a server that ignores it; the watcher is reaped before, so that no
+# zombie is left where the first process of a container reaps nothing.
+_SCRIPT = """\
+alive=$1; shift
+(trap '' TERM; read -r _ <"$alive"; rm -f "$alive"; rmdir "${alive%/*}"; kill -TERM -$$; sleep 1; kill -KILL -$$) \
+</dev/null >/dev/null 2>&1 &
+trap : TERM
+"$@"
+code=$?
+[ $code = 0 ] || echo "exit code $code" >&2
+{ kill -KILL $!; wait $!; kill -KILL -$$; } 2>/dev/null
+"""
+
+
+@dataclass(frozen=True)
+class Watchdog:
+    """Wraps commands; without a pipe it leaves them as they are."""
+
+    alive: Path | None
+
+    def guarded(self, command: str, args: Sequence[str]) -> list[str]:
+        """The command, with its arguments, that runs this one and ends with us."""
+        if self.alive is None:
+            return [command, *args]
+        return [str(SHELL), "-c", _SCRIPT, "steprelay-watch", str(self.alive), command, *args]
+
+
+@contextmanager
+def open_watchdog(shell: Path = SHELL) -> Iterator[Watchdog]:
+    """Watch over what is started within; where there is no shell, nothing is wrapped."""
+    if not (hasattr(os, "mkfifo") and shell.exists()):
+        yield Watchdog(None)
+        return
+    with tempfile.TemporaryDirectory(prefix="steprelay-", ignore_cleanup_errors=True) as folder:
+        alive = Path(folder, "alive")
+        os.mkfifo(alive, 0o600)
+        # Opened for both, it does not wait for a reader; children do not inherit it.
+        held = os.open(alive, os.O_RDWR)
+        try:
+            yield Watchdog(alive)
+        finally:
+            os.close(held)

@@ -1,0 +1,94 @@
+"""Attempts of a step: one that failed and changed nothing is made once more, with its error as data."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from downstream.door import Waiting
+from journal.run_journal import Meaning, RunJournal
+from journal.values import Json
+
+from .contract import Finding, Outcome
+from .job import Job, under_limits
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What one attempt came to. `may_retry`: it failed in a way that another attempt may mend.
+
+    `over_budget`: the run's budget cut it short, so it is looked at again once a person raises that.
+    """
+
+    outcome: Outcome
+    may_retry: bool = False
+    over_budget: bool = False
+
+    @property
+    def again(self) -> bool:
+        outcome = self.outcome
+        return self.may_retry and outcome.status == "failed" and not outcome.effects and outcome.limit is None
+
+
+@dataclass(frozen=True)
+class Number:
+    """Which attempt this is, its key, and why the one before failed."""
+
+    number: int
+    key: str
+    before: str | None
+
+
+MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
+
+
+async def attempts(journal: RunJournal, job: Job, make: MakeAttempt, *, retries: int) -> Attempt | Waiting:
+    """Make attempts until one need not or may not be made again; the outcome keeps what earlier ones found."""
+    earlier: list[Outcome] = []
+    while True:
+        number = len(earlier) + 1
+        before = earlier[-1].problem if earlier else None
+        made = await _recorded(journal, job, make, Number(number, f"{job.key}/attempt.{number}", before))
+        if isinstance(made, Waiting):
+            return made
+        if not made.again or number > retries:
+            return replace(made, outcome=_after(earlier, made.outcome))
+        earlier.append(made.outcome)
+
+
+async def _recorded(journal: RunJournal, job: Job, make: MakeAttempt, number: Number) -> Attempt | Waiting:
+    meaning = Meaning("attempt", job.meaning)
+    for key in (f"{number.key}/end", under_limits(f"{number.key}/end", journal.limits)):
+        if (found := await journal.recall(key, meaning)) is not None:
+            return _from_json(found.value)
+    made = await make(number)
+    if isinstance(made, Attempt):
+        key = f"{number.key}/end"
+        await journal.record(under_limits(key, journal.limits) if made.over_budget else key, meaning, _to_json(made))
+    return made
+
+
+def _after(earlier: list[Outcome], last: Outcome) -> Outcome:
+    """The last attempt's outcome with what must not be lost of those before it."""
+    if not earlier:
+        return last
+    kept = last.findings if last.status == "succeeded" else _all_findings([*earlier, last])
+    told = "; ".join(f"attempt {number}: {outcome.problem}" for number, outcome in enumerate(earlier, 1))
+    return replace(
+        last,
+        findings=kept,
+        problem=f"{last.problem} ({told})" if last.problem else None,
+        sources=tuple(dict.fromkeys(source for outcome in (*earlier, last) for source in outcome.sources)),
+        failed_calls=tuple(call for outcome in (*earlier, last) for call in outcome.failed_calls),
+        attempts=len(earlier) + 1,
+    )
+
+
+def _all_findings(outcomes: list[Outcome]) -> tuple[Finding, ...]:
+    return tuple({finding.claim: finding for outcome in outcomes for finding in outcome.findings}.values())
+
+
+def _to_json(made: Attempt) -> Json:
+    return {"outcome": made.outcome.to_json(), "may_retry": made.may_retry, "over_budget": made.over_budget}
+
+
+def _from_json(value: Json) -> Attempt:
+    return Attempt(**(value | {"outcome": Outcome.from_json(value["outcome"])}))

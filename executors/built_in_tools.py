@@ -1,0 +1,129 @@
+"""The two tools that every worker may have without a server: `read_artifact` and `search_tools`."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from downstream.model_port import Function
+from downstream.tools import Tool
+from journal.values import Json, JsonObject
+
+from .own_artifacts import Opened, OwnArtifacts
+from .paths import ReferenceMissing
+from .tool_search import find_tools
+from .wording import shown
+
+READ_ARTIFACT = Function(
+    "read_artifact",
+    "Read a result that was too large to show: a range of it, the places where a text stands, or a path of its JSON.",
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "artifact_id": {"type": "string", "description": "The handle, f_…"},
+            "start": {"type": "integer", "description": "The first character, from 0"},
+            "length": {"type": "integer", "description": "How many characters, at most 8000"},
+            "search": {"type": "string", "description": "Show where this text stands, whatever its case"},
+            "path": {"type": "string", "description": "A path of its JSON, such as items[0].name"},
+        },
+        "required": ["artifact_id"],
+    },
+)
+SEARCH_TOOLS = Function(
+    "search_tools",
+    "Find more of your tools by words; those found can be called from then on.",
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "query": {"type": "string", "description": "What the tool should do"},
+            "limit": {"type": "integer", "description": "How many, 10 unless given"},
+        },
+        "required": ["query"],
+    },
+)
+BUILT_IN = frozenset({READ_ARTIFACT.name, SEARCH_TOOLS.name})
+
+_PIECE = 8_000
+_HITS = 20
+_AROUND = 120
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class WrongArguments(ReferenceMissing):
+    """Arguments of a built-in tool that do not fit; the text says which."""
+
+
+def _or_default(default: int) -> BeforeValidator:
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+class _Reading(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    artifact_id: str
+    start: Annotated[int, Field(ge=0), _or_default(0)] = 0
+    length: Annotated[int, Field(ge=1), _or_default(_PIECE)] = _PIECE
+    search: str | None = None
+    path: str | None = None
+
+
+class _Searching(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    query: str = Field(min_length=1)
+    limit: Annotated[int, Field(ge=1, le=50), _or_default(10)] = 10
+
+
+async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple[Opened, str]:
+    """The artifact and the part of it that was asked for. Raises ReferenceMissing."""
+    reading = _parsed(_Reading, arguments)
+    opened = await artifacts.open(reading.artifact_id.strip().strip("[]"))
+    if reading.path:
+        text = shown(opened.at(reading.path))
+    elif opened.text is None:
+        size, kind = opened.artifact.size, opened.artifact.media_type
+        raise ReferenceMissing(f"{opened.artifact.id} is {kind} of {size} bytes, no text; pass it to a tool by reference")
+    else:
+        text = opened.text
+    return opened, _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
+
+
+def search_tools(arguments: JsonObject, tools: Sequence[Tool]) -> tuple[list[Tool], str]:
+    """The tools found, and the text that tells of them. Raises WrongArguments."""
+    searching = _parsed(_Searching, arguments)
+    found = find_tools(searching.query, tools, limit=searching.limit)
+    lines = [f"{tool.wire}: {first_sentence(tool.description)}" for tool in found]
+    return found, "\n".join(lines) or "No tool fits these words; try others."
+
+
+def first_sentence(description: str) -> str:
+    """The first sentence of a tool's description, on one line."""
+    return re.split(r"(?<=[.!?])\s|\n\n", " ".join(description.split(" ")).strip(), maxsplit=1)[0].replace("\n", " ")[:200]
+
+
+def _parsed(model: type[Model], arguments: Json) -> Model:
+    try:
+        return model.model_validate(arguments)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise WrongArguments(f"the arguments do not fit: {wrong}") from None
+
+
+def _piece(text: str, start: int, length: int) -> str:
+    piece = text[start : start + min(length, _PIECE)]
+    return f"characters {start} to {start + len(piece)} of {len(text)}\n{piece}"
+
+
+def _hits(text: str, wanted: str) -> str:
+    places = [found.start() for found in re.finditer(re.escape(wanted), text, re.IGNORECASE)]
+    lines = [f"at {at}: …{_line(text, at, len(wanted))}…" for at in places[:_HITS]]
+    return "\n".join([f"{len(places)} places, {len(lines)} shown", *lines])
+
+
+def _line(text: str, at: int, length: int) -> str:
+    return text[max(0, at - _AROUND) : at + length + _AROUND].replace("\n", " ")

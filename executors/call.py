@@ -1,0 +1,82 @@
+"""A call step: references resolved, one call through the gate, and what came of it, without any model."""
+
+from functools import partial
+
+from downstream.budget import within_budget
+from downstream.door import Called, Origin, Refused, ToolCall, ToolEnd, Waiting
+from downstream.tools import Tool
+from journal.errors import BudgetReached
+from journal.run_journal import Meaning, RunJournal
+
+from .attempts import Attempt, Number
+from .contract import Outcome, Source
+from .job import Equipment, Job, under_limits
+from .own_artifacts import OwnArtifacts
+from .paths import ReferenceMissing
+from .resolve import resolve
+from .step import CallStep
+from .tools_of_step import find_tool
+from .wording import quoted
+
+_SAFE_TO_REPEAT = frozenset({"read", "egress"})
+
+
+async def attempt_call(
+    equipment: Equipment, journal: RunJournal, job: Job, step: CallStep, number: Number
+) -> Attempt | Waiting:
+    """Make the step's call once. A missing reference fails it before anything is sent."""
+    tool = find_tool(step.tool, equipment.catalogue.tools())
+    artifacts = OwnArtifacts(journal, job.artifact_steps)
+    try:
+        arguments = await resolve(step.arguments, job.inputs, label=job.label, read_artifact=artifacts.value)
+    except ReferenceMissing as error:
+        return Attempt(Outcome(step.id, "failed", problem=str(error)))
+    name = step.tool if tool is None else tool.full_name
+    key = f"{number.key}/call.0"
+    origin: Origin = job.origin if number.number == 1 else "retry"
+    call = ToolCall(key, step.id, name, arguments, frozenset({name}), origin, read=job.label)
+    try:
+        end = await within_budget(
+            journal, under_limits(key, journal.limits), Meaning("call", job.meaning),
+            partial(equipment.call_tool, journal, call), step=step.id,
+        )  # fmt: skip
+    except BudgetReached as error:
+        return Attempt(Outcome(step.id, "failed", problem=f"not called: {error}", limit=error.limit), over_budget=True)
+    return end if isinstance(end, Waiting) else _attempt(step, tool, end)
+
+
+def _attempt(step: CallStep, tool: Tool | None, end: ToolEnd) -> Attempt:
+    match end:
+        case Called(ok=True):
+            return Attempt(_succeeded(step, end))
+        case Called():
+            problem = f"{end.tool} failed: {quoted(end.text)}"
+            failed = Outcome(step.id, "failed", problem=problem, failed_calls=(_named(end),), effects=_effects(end))
+            return Attempt(failed, may_retry=tool is not None and (tool.class_ in _SAFE_TO_REPEAT or tool.idempotent))
+        case Refused(correctable=True):
+            return Attempt(Outcome(step.id, "failed", problem=f"{end.tool} was not called: {end.reason}"))
+        case Refused():
+            return Attempt(Outcome(step.id, "refused", problem=f"{end.tool} was refused: {end.reason}"))
+        case Waiting():
+            raise AssertionError("a waiting call has no outcome yet")
+
+
+def _succeeded(step: CallStep, end: Called) -> Outcome:
+    first_line = next((line for line in end.text.splitlines() if line.strip()), "")
+    said = "gave an empty result" if end.empty or not first_line else f"answered {quoted(first_line)}"
+    return Outcome(
+        step.id,
+        "succeeded",
+        summary=f"{end.tool} {said}",
+        value=end.value,
+        sources=(Source(step.id, end.tool, end.call),),
+        effects=_effects(end),
+    )
+
+
+def _effects(end: Called) -> tuple[str, ...]:
+    return (_named(end),) if end.effect else ()
+
+
+def _named(end: Called) -> str:
+    return f"{end.tool} {end.call}"

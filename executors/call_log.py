@@ -1,0 +1,83 @@
+"""The calls of one attempt, in the order in which they were asked for, and what they add up to."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from downstream.door import Called, Refused
+from journal.canonical import NotCanonical, digest
+from journal.values import JsonObject, Label
+
+from .built_in_tools import SEARCH_TOOLS
+from .contract import Source
+from .wording import quoted
+
+REPEATS = 3
+"""The same call with the same result so often in one attempt stops its loop."""
+
+
+@dataclass
+class CallLog:
+    """Grows with the attempt. `read` is the label of everything that its model has read."""
+
+    read: Label
+    made: int = 0
+    """How many calls went to the gate or a built-in tool."""
+    denied: int = 0
+    """How many were not made because the worker's limit was reached."""
+    ends: list[Called] = field(default_factory=list[Called])
+    refusals: list[Refused] = field(default_factory=list[Refused])
+    _seen: Counter[str] = field(default_factory=Counter[str])
+
+    def note(self, tool: str, arguments: JsonObject, end: Called | Refused) -> None:
+        """A call that ended, with the name and the arguments that the model wrote."""
+        if isinstance(end, Called):
+            self.ends.append(end)
+            self.read |= end.value.label
+        else:
+            self.refusals.append(end)
+        said = [end.ok, end.text] if isinstance(end, Called) else [end.reason]
+        self._seen[_signature([tool, arguments, *said])] += 1
+
+    @property
+    def repeats(self) -> bool:
+        return any(count >= REPEATS for count in self._seen.values())
+
+    @property
+    def citable(self) -> dict[str, Called]:
+        """By id, the calls that a finding may rest on: ended ok and not empty."""
+        good = (end for end in self.ends if end.ok and not end.empty and end.tool != SEARCH_TOOLS.name)
+        return {end.call: end for end in good}
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        return tuple(f"{end.tool} {end.call}" for end in self.ends if not end.ok)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """The calls that changed something or may have: an attempt with any is not made again."""
+        return tuple(f"{end.tool} {end.call}" for end in self.ends if end.effect)
+
+    @property
+    def refused(self) -> Refused | None:
+        """The first refusal that was no mistake of the worker's; it makes the step refused."""
+        return next((refusal for refusal in self.refusals if not refusal.correctable), None)
+
+    def sources(self, step: str, cited: list[str]) -> tuple[Source, ...]:
+        """The calls that findings cite, else all that gave something."""
+        citable = self.citable
+        wanted = dict.fromkeys(cited) or citable
+        return tuple(Source(step, citable[call].tool, call) for call in wanted if call in citable)
+
+    @property
+    def in_words(self) -> str:
+        ended = f"{len(self.citable)} of {self.made} calls gave a result"
+        last = next((end for end in reversed(self.ends) if not end.ok), None)
+        return ended if last is None else f"{ended}; the last that failed was {last.tool}: {quoted(last.text, 120)}"
+
+
+def _signature(parts: list[object]) -> str:
+    try:
+        return digest(parts)
+    except NotCanonical:
+        return json.dumps(parts, sort_keys=True)

@@ -1,0 +1,64 @@
+"""A compose step: one model call without tools that turns what the step was given into text."""
+
+from functools import partial
+
+from downstream.budget import within_budget
+from downstream.model_door import Account, NoModel
+from downstream.model_port import RETRIED, Message, ModelFailed, ModelReply, ModelRequest, Place
+from journal.errors import BudgetReached
+from journal.run_journal import Meaning, RunJournal
+from journal.values import Value
+
+from .attempts import Attempt, Number
+from .contract import Outcome
+from .job import Equipment, Job, under_limits
+from .material import compose_material
+from .step import ComposeStep
+from .wording import cut, prompt, wrapped
+
+_MAX_TOKENS = 8_192
+_SUMMARY = 200
+
+
+async def attempt_compose(
+    equipment: Equipment, journal: RunJournal, job: Job, step: ComposeStep, number: Number
+) -> Attempt:
+    """Ask for the text once; text that was cut by its length makes the step partial."""
+    key, meaning = f"{number.key}/turn.1", Meaning("compose", job.meaning)
+    messages = (Message("system", prompt("compose")), Message("user", _first_message(job, step, number)))
+    request = ModelRequest("compose", Place(step=step.id, attempt=number.number), messages, _MAX_TOKENS)
+    ask = partial(equipment.ask, journal, key, meaning, request, account=Account())
+    try:
+        reply = await within_budget(journal, under_limits(key, journal.limits), meaning, ask, step=step.id)
+    except BudgetReached as error:
+        return Attempt(Outcome(step.id, "failed", problem=f"not written: {error}", limit=error.limit), over_budget=True)
+    except ModelFailed as error:
+        return Attempt(Outcome(step.id, "failed", problem=str(error)), may_retry=error.kind in RETRIED)
+    except NoModel as error:
+        return Attempt(Outcome(step.id, "failed", problem=str(error)))
+    return _attempt(job, step, reply)
+
+
+def _first_message(job: Job, step: ComposeStep, number: Number) -> str:
+    parts = [f"step: {step.id}", f"Task: {step.task}", compose_material(job)]
+    if number.before is not None:
+        parts.append(f"An earlier attempt failed:\n{wrapped(number.before, origin='attempt')}")
+    return "\n\n".join(filter(None, parts))
+
+
+def _attempt(job: Job, step: ComposeStep, reply: ModelReply) -> Attempt:
+    text = reply.text.strip()
+    if reply.finish == "refusal":
+        return Attempt(Outcome(step.id, "failed", problem=f"model {reply.model} refused to write this"))
+    if not text:
+        return Attempt(Outcome(step.id, "failed", problem=f"model {reply.model} wrote nothing"), may_retry=True)
+    whole = reply.finish != "length"
+    return Attempt(
+        Outcome(
+            step.id,
+            "succeeded" if whole else "partial",
+            summary=cut(text.splitlines()[0], _SUMMARY),
+            value=Value(text, job.read | {"model"}),
+            problem=None if whole else f"the text was cut at {_MAX_TOKENS} tokens",
+        )
+    )

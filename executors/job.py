@@ -1,0 +1,97 @@
+"""A step to carry out with what its memo rows mean, and what executors are given to carry it out with."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from downstream.door import CallTool, Origin
+from downstream.model_door import Account
+from downstream.model_port import ModelReply, ModelRequest, Role
+from journal.canonical import digest
+from journal.ledger import Limits
+from journal.remembered import Remembered
+from journal.run_journal import Meaning, RunJournal
+from journal.values import JsonObject, Label, Value, join
+
+from .contract import Assignment
+from .settings import WorkerSettings
+from .step import CallStep, ComposeStep, WorkerStep, step_key
+from .tools_of_step import Catalogue
+
+
+class Ask(Protocol):
+    """A model's reply, recorded under `key` before it is returned. Raises ModelFailed, NoModel, BudgetReached, Fenced."""
+
+    async def __call__(
+        self, journal: RunJournal, key: str, meaning: Meaning, request: ModelRequest, *, account: Account
+    ) -> ModelReply: ...
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What executors have: the two doors, what is known of tools and workers, and what is remembered between runs.
+
+    `model_for` names the model that would be asked first; `retries` says how often a failed attempt of this run may be
+    made again.
+    """
+
+    ask: Ask
+    call_tool: CallTool
+    catalogue: Catalogue
+    workers: Mapping[str, WorkerSettings]
+    remembered: Remembered
+    model_for: Callable[[Role, Account], str]
+    retries: Callable[[RunJournal], int]
+
+
+@dataclass(frozen=True)
+class Job:
+    """An assignment with the root of its memo keys and the meaning of its rows."""
+
+    step: CallStep | WorkerStep | ComposeStep
+    inputs: Mapping[str, Value]
+    origin: Origin
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> "Job":
+        return cls(assignment.step, assignment.inputs, assignment.origin)
+
+    @cached_property
+    def key(self) -> str:
+        return step_key(self.step)
+
+    @cached_property
+    def meaning(self) -> JsonObject:
+        """The step's definition and hashes of the values that it was given."""
+        hashes = {step: _hash(value) for step, value in sorted(self.inputs.items())}
+        return {"step": self.step.model_dump(mode="json"), "inputs": hashes}
+
+    @property
+    def label(self) -> Label:
+        """Of the step's own words: clean in the first plan, a model's in a revision."""
+        if self.origin == "plan":
+            return frozenset({"plan"})
+        return frozenset({"model"}).union(*(value.label for value in self.inputs.values()))
+
+    @property
+    def read(self) -> Label:
+        """Of all that a model reads which is given this step."""
+        return join([self.label, *(value.label for value in self.inputs.values())])
+
+    @property
+    def artifact_steps(self) -> frozenset[str]:
+        """The steps whose artifacts this one may use."""
+        return frozenset({self.step.id, *self.inputs})
+
+
+def under_limits(key: str, limits: Limits) -> str:
+    """A key for what holds only under these limits of the run: once a person raises one, it is tried anew."""
+    return f"{key}/limits.{digest([limits.__dict__])[:8]}"
+
+
+def _hash(value: Value) -> str:
+    # Not canonical JSON: a result may hold what has no canonical form, such as half a surrogate pair.
+    return hashlib.sha256(json.dumps(value.to_json(), sort_keys=True).encode()).hexdigest()

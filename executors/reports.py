@@ -1,0 +1,130 @@
+"""Checking by code what a worker hands in: read with patience, supported only by calls that gave something."""
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from downstream.json_shape import is_array, is_object
+from journal.values import Json, JsonObject
+
+from .contract import Finding, Report
+from .output_schema import schema_errors
+from .wording import cut
+
+ReportStatus = Literal["done", "partial", "blocked", "failed"]
+_STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)
+_SUMMARY, _CLAIM = 1_200, 2_000
+_FALSE = frozenset({"false", "no", "0"})
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a report is held against: the calls that may be cited, whether there were tools, and the step's output."""
+
+    citable: Collection[str]
+    had_tools: bool
+    output: JsonObject | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A report as far as it could be read, and everything that is wrong with it; with no problem it counts."""
+
+    report: Report
+    problems: tuple[str, ...]
+
+
+def check_report(submitted: JsonObject, expected: Expected) -> Checked:
+    """Read and check a report. Nothing that it found is lost: what cites nothing valid is marked as not supported."""
+    problems: list[str] = []
+    status = _status(submitted.get("status"), problems)
+    findings = _findings(submitted.get("findings"), expected.citable, problems)
+    report = Report(
+        status=status,
+        summary=cut(_text(submitted.get("summary")), _SUMMARY),
+        findings=findings,
+        data=_data(submitted, problems),
+        confidence=_confidence(submitted.get("confidence")),
+        suggestions=tuple(filter(None, map(_text, _list(submitted.get("suggestions"))))),
+        plan_holds=str(submitted.get("plan_holds", True)).strip().lower() not in _FALSE,
+    )
+    if status == "done":
+        problems += _undone(report, expected)
+    if expected.output is not None and (report.data is not None or status == "done"):
+        problems += _misfits(report.data, expected.output)
+    return Checked(report, tuple(problems))
+
+
+def _undone(report: Report, expected: Expected) -> list[str]:
+    problems: list[str] = []
+    if not report.summary:
+        problems.append("summary: a report that says done needs one")
+    if expected.had_tools and not any(finding.supported for finding in report.findings):
+        there = f"the calls that gave something are {', '.join(expected.citable)}" if expected.citable else "no call did"
+        problems.append(f"findings: none of them cites a call of yours that gave something; {there}")
+    return problems
+
+
+def _misfits(data: JsonObject | None, output: JsonObject) -> list[str]:
+    return ["data: the step asks for it and it is missing"] if data is None else schema_errors(data, output)
+
+
+def _status(written: Json, problems: list[str]) -> ReportStatus:
+    for status in _STATUSES:
+        if _text(written).lower() == status:
+            return status
+    problems.append(f"status: must be one of {', '.join(_STATUSES)}")
+    return "failed"
+
+
+def _findings(written: Json, citable: Collection[str], problems: list[str]) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
+    for number, item in enumerate(_list(written)):
+        claim = _text(item.get("claim") if is_object(item) else item)
+        if not claim:
+            problems.append(f"findings[{number}].claim: is missing")
+            continue
+        cited = _cited(item.get("evidence")) if is_object(item) else []
+        valid = tuple(dict.fromkeys(call for call in cited if call in citable))
+        findings.append(Finding(claim=cut(claim, _CLAIM), evidence=valid, supported=bool(valid)))
+    return tuple(findings)
+
+
+def _cited(written: Json) -> list[str]:
+    """Call ids, with or without brackets, in a list or in one text."""
+    return [name for item in _list(written) for name in re.split(r"[\s,;\[\]]+", _text(item)) if name]
+
+
+def _data(submitted: JsonObject, problems: list[str]) -> JsonObject | None:
+    for name in ("data", "data_json"):
+        written = submitted.get(name)
+        if isinstance(written, str) and written.strip():
+            try:
+                written = json.loads(written)
+            except ValueError as error:
+                problems.append(f"{name}: is not JSON: {error}")
+                continue
+        if is_object(written):
+            return written
+        if written not in (None, "", []):
+            problems.append(f"{name}: must be a JSON object")
+    return None
+
+
+def _confidence(written: Json) -> float:
+    try:
+        return min(1.0, max(0.0, float(written)))
+    except (TypeError, ValueError):
+        return 1.0
+
+
+def _list(written: Json) -> list[Json]:
+    if is_array(written):
+        return written
+    return [] if written in (None, "") else [written]
+
+
+def _text(written: Json) -> str:
+    return "" if written is None else str(written).strip()

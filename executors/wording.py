@@ -1,0 +1,44 @@
+"""Texts for models: prompts from files, and how material from elsewhere is quoted and wrapped as data."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+from journal.values import Json
+
+_FOLDER = Path(__file__).parent / "prompts"
+_TAG = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
+
+
+def prompt(name: str, **values: str) -> str:
+    """The text of `prompts/NAME.md` with each `{{value}}` filled in."""
+    text = _read(name)
+    for key, value in values.items():
+        text = text.replace(f"{{{{{key}}}}}", value)
+    return text
+
+
+@cache
+def _read(name: str) -> str:
+    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def wrapped(text: str, *, origin: str) -> str:
+    """Material that is no instruction: between tags that it cannot close, marked with where it came from."""
+    return f'<data from="{origin}">\n{_TAG.sub("&lt;", text)}\n</data>'
+
+
+def shown(data: Json) -> str:
+    """Data as a model reads it: text as it is, all else as JSON."""
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def quoted(text: str, limit: int = 200) -> str:
+    """Foreign text inside a sentence of ours: on one line, escaped, in quotation marks and cut."""
+    return json.dumps(cut(text.strip(), limit), ensure_ascii=False)
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters; an ellipsis marks what is missing."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,91 @@
+"""Literal arguments against a tool's schema; what only a run will fill in is left alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from downstream.tools import Tool
+from journal.values import Json, JsonObject
+
+from .references import Pointer, plain
+from .reading import closest
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+_SHOWN = 8
+"""So many errors of one step help; more only hide the first."""
+_LOOKS_AT_NAMES_ONLY = frozenset(
+    {"required", "additionalProperties", "type", "maxProperties", "minProperties", "maxItems", "minItems", "dependentRequired"}
+)
+"""Keywords whose verdict on an object or a list does not depend on the values inside it."""
+
+
+def argument_errors(tool: Tool, arguments: JsonObject, places: Sequence[Pointer]) -> list[str]:
+    """What is wrong with the literal parts of these arguments; `places` are those that hold references."""
+    if () in places:
+        return ["arguments is an object of named arguments; a reference stands for one value inside it"]
+    validator = _validator(tool.input_schema)
+    if validator is None:
+        return []
+    found = _literal_errors(validator, plain(arguments), places)
+    return [_sentence(tool, error) for error in found][:_SHOWN]
+
+
+def output_errors(schema: JsonObject | None) -> list[str]:
+    """What is wrong with a step's `output`, which has to be a JSON Schema."""
+    if schema is None:
+        return []
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return [f"output is not a JSON Schema: {error.message[:200]}"]
+    return []
+
+
+def _validator(schema: JsonObject) -> "Validator | None":
+    """None for a schema that is broken itself: then the gate has the last word."""
+    # Imported on first use: it takes a tenth of a second.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.jsonschema import SPECIFICATIONS
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError:
+        return None
+    return kind(schema, registry=SPECIFICATIONS)
+
+
+def _literal_errors(
+    validator: "Validator", arguments: JsonObject, places: Sequence[Pointer]
+) -> "Iterator[ValidationError]":
+    from referencing.exceptions import Unresolvable
+
+    try:
+        found = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+    except (Unresolvable, RecursionError):
+        return
+    for error in found:
+        path = tuple(error.absolute_path)
+        inside = any(path[: len(place)] == place for place in places)
+        around = any(place[: len(path)] == path for place in places) and error.validator not in _LOOKS_AT_NAMES_ONLY
+        if not inside and not around:
+            yield error
+
+
+def _sentence(tool: Tool, error: "ValidationError") -> str:
+    place = ".".join(["arguments", *map(str, error.absolute_path)])
+    text = f"{place}: {error.message[:200]}"
+    known: Json = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        extra = [name for name in error.instance if name not in known]
+        return f"{text}; {closest(extra[0], known)}" if extra else text
+    if error.validator == "required":
+        return f"{text} of {tool.full_name}"
+    return text

@@ -1,0 +1,131 @@
+"""Checks a plan against what there is: workers, tools, policy, schemas and limits. All errors at once, or a Plan."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from downstream.tools import Tool
+from executors.settings import WorkerSettings
+from executors.step import CallStep, WorkerStep
+from executors.tools_of_step import find_tool, tools_of_worker
+from journal.values import Json
+
+from .arguments import argument_errors, output_errors
+from .plan import AnyStep, Plan, PlanError, graph_errors
+from .reading import closest, read_step
+from .references import referenced_steps
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a plan may use; `denied` says whether policy never lets a tool be called.
+
+    `kept` are steps of the run's plan that stay; `used` are the ids that this run's plan has had so far.
+    """
+
+    tools: Sequence[Tool]
+    workers: Mapping[str, WorkerSettings]
+    denied: Callable[[Tool], bool]
+    max_steps: int
+    kept: tuple[AnyStep, ...] = ()
+    used: frozenset[str] = frozenset()
+
+    @property
+    def tool_names(self) -> list[str]:
+        return [tool.full_name for tool in self.tools]
+
+
+def check_plan(data: Json, bounds: Bounds) -> Plan:
+    """The plan that `data` ({"steps": [Step]}) describes, after the steps that are kept. Raises PlanError with all errors."""
+    raw = data.get("steps") if isinstance(data, dict) else data
+    if not isinstance(raw, list):
+        raise PlanError(['a plan is an object with a list of steps: {"steps": [{"id": …, "kind": …}]}'])
+    errors: list[str] = []
+    if len(raw) + len(bounds.kept) > bounds.max_steps:
+        kept = f" besides {len(bounds.kept)} that stay" if bounds.kept else ""
+        errors.append(f"{len(raw)} steps{kept} are too many; budget.steps allows {bounds.max_steps}, so join some")
+    added: list[AnyStep] = []
+    for number, item in enumerate(raw, 1):
+        step, problems = read_step(item, number)
+        errors += problems
+        if step is not None:
+            step = _with_full_names(step, bounds)
+            errors += _step_errors(step, bounds)
+            added.append(step)
+    # A step that could not be read would be reported again by every step that needs it.
+    whole = len(added) == len(raw)
+    errors += graph_errors((*bounds.kept, *added)) if whole else []
+    if errors:
+        raise PlanError(errors)
+    return Plan((*bounds.kept, *added))
+
+
+def check_given_plan(data: Json, bounds: Bounds) -> Plan:
+    """The plan that a user hands in for a new run. Raises PlanError with all errors, before there is a run."""
+    return check_plan(data, replace(bounds, kept=(), used=frozenset()))
+
+
+def _with_full_names(step: AnyStep, bounds: Bounds) -> AnyStep:
+    """The step with its tools as `server.tool`, also where it was written as models are shown it."""
+    if isinstance(step, CallStep):
+        return step.model_copy(update={"tool": _full_name(step.tool, bounds)})
+    if isinstance(step, WorkerStep) and step.tools is not None:
+        names = dict.fromkeys(_full_name(tool, bounds) for tool in step.tools)
+        return step.model_copy(update={"tools": tuple(names)})
+    return step
+
+
+def _full_name(written: str, bounds: Bounds) -> str:
+    tool = find_tool(written, bounds.tools)
+    return tool.full_name if tool is not None else written
+
+
+def _step_errors(step: AnyStep, bounds: Bounds) -> Iterator[str]:
+    if step.id in bounds.used:
+        yield f"step id {step.id!r} was used before in this run; a new step needs a new id, such as {_free_id(step.id, bounds)!r}"
+    if isinstance(step, CallStep):
+        yield from _call_errors(step, bounds)
+    elif isinstance(step, WorkerStep):
+        yield from _worker_errors(step, bounds)
+
+
+def _free_id(taken: str, bounds: Bounds) -> str:
+    stem, numbers = taken[:28].rstrip("_"), range(2, 1000)
+    return next(f"{stem}_{number}" for number in numbers if f"{stem}_{number}" not in bounds.used)
+
+
+def _call_errors(step: CallStep, bounds: Bounds) -> Iterator[str]:
+    references = referenced_steps(step.arguments)
+    yield from (f"step {step.id!r}: {error}" for error in references.errors)
+    tool = find_tool(step.tool, bounds.tools)
+    if tool is None:
+        yield f"step {step.id!r}: unknown tool {step.tool!r}; {closest(step.tool, bounds.tool_names)}"
+        return
+    if bounds.denied(tool):
+        yield f"step {step.id!r}: the policy never allows {step.tool!r}; do without it"
+    yield from (f"step {step.id!r}: {error}" for error in argument_errors(tool, step.arguments, references.places))
+
+
+def _worker_errors(step: WorkerStep, bounds: Bounds) -> Iterator[str]:
+    yield from (f"step {step.id!r}: {error}" for error in output_errors(step.output))
+    worker = bounds.workers.get(step.worker)
+    if worker is None:
+        yield f"step {step.id!r}: unknown worker {step.worker!r}; {closest(step.worker, bounds.workers)}"
+    own = tools_of_worker(worker, bounds.tools) if worker is not None else bounds.tools
+    for name in step.tools or ():
+        if (tool := find_tool(name, bounds.tools)) is None:
+            near = closest(name, [tool.full_name for tool in own])
+            yield f"step {step.id!r}: unknown tool {name!r}; {near}"
+        elif tool not in own:
+            yield f"step {step.id!r}: worker {step.worker!r} may not use {name!r}; {_who_may(tool, bounds)}"
+        elif bounds.denied(tool):
+            yield f"step {step.id!r}: the policy never allows {name!r}; do without it"
+
+
+def _who_may(tool: Tool, bounds: Bounds) -> str:
+    may = [name for name, worker in bounds.workers.items() if tool in tools_of_worker(worker, bounds.tools)]
+    return f"{', '.join(may)} may, or use a call step" if may else "use a call step"
+
+
+def definitions(steps: Sequence[AnyStep]) -> list[Json]:
+    """What steps are, apart from their ids and titles: equal for steps that do the same."""
+    return [step.model_dump(mode="json", exclude={"id", "title"}) for step in steps]

@@ -1,0 +1,55 @@
+"""The form by which a host's user decides an action: one required choice without a default, and an optional note."""
+
+from dataclasses import dataclass
+
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
+
+from journal.actions import Action, Decision
+from journal.values import Json, JsonObject
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What came back for a form; `seconds` is how long the answer took."""
+
+    action: Action
+    result: object
+    seconds: float
+    client: str | None
+
+
+def form_schema(action: Action) -> JsonObject:
+    """The schema asked for; nothing in it can be answered by default."""
+    return {
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "enum": list(action.choices),
+                "title": "Decision",
+                "description": "Exactly this will happen, once, if you approve.",
+            },
+            "note": {"type": "string", "title": "Note", "description": "Optional: why."},
+        },
+        "required": ["decision"],
+    }
+
+
+def form_request(action: Action) -> ElicitRequest:
+    """The question as a request for hosts of protocol 2026-07-28."""
+    return ElicitRequest(params=ElicitRequestFormParams(message=action.question, requested_schema=form_schema(action)))
+
+
+def decision_from(answered: Answered, *, min_seconds: float) -> Decision | None:
+    """The decision that a form's answer holds; None for one that is invalid, declined, cancelled or too fast.
+
+    An accepted form without its required choice is not a decision.
+    """
+    result = answered.result
+    if not isinstance(result, ElicitResult) or result.action != "accept" or answered.seconds < min_seconds:
+        return None
+    content: dict[str, Json] = dict(result.content or {})
+    choice, note = content.get("decision"), content.get("note")
+    if choice not in answered.action.choices or not isinstance(note, str | None):
+        return None
+    return Decision(str(choice), "host", "form", note, client=answered.client)

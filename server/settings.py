@@ -1,0 +1,182 @@
+"""All settings together: every floor's own, read from one file, checked, and never changed afterwards."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from downstream.settings import ApprovalSettings, ModelSettings, PolicySettings, ServerOptions, ServerSettings
+from downstream.tool_names import has_glob, normalise_server_name
+from executors.settings import REVIEWER, WorkerSettings, built_in_workers
+from journal.canonical import digest
+from journal.settings import EngineSettings, Secret, StoreSettings
+from journal.values import JsonObject
+from planner.settings import BudgetSettings, Revise
+
+from .found_settings import Found, find_settings
+from .located import Located, is_list, is_map
+from .model_choice import KEY_VARIABLES
+from .reading import Reading
+from .server_entries import KEY, build_server, prepare_servers
+from .settings_file import SettingsError, UntrustedSettings, by_line, meant, named, read_document
+from .settings_shape import SettingsFile, fit, settings_schema
+from .settings_trust import is_trusted, trust_file, what_it_runs
+from .worker_files import read_worker_file, worker_paths
+
+__all__ = [
+    "Found",
+    "Settings",
+    "SettingsError",
+    "UntrustedSettings",
+    "find_settings",
+    "is_trusted",
+    "load_settings",
+    "settings_schema",
+    "trust_file",
+    "what_it_runs",
+]
+
+_WITH_VARIABLES = ("model", "models", "model_options", "store", "engine")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one file, or none, says. `servers` are those that can be started; `off` names the disabled and broken."""
+
+    path: Path | None
+    model: ModelSettings
+    servers: tuple[ServerSettings, ...]
+    off: tuple[str, ...]
+    workers: tuple[WorkerSettings, ...]
+    has_own_workers: bool
+    policy: PolicySettings
+    approvals: ApprovalSettings
+    budget: BudgetSettings
+    store: StoreSettings
+    revise: Revise
+    engine: EngineSettings
+    secrets: tuple[Secret, ...] = field(repr=False)
+    warnings: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def fallback_worker(self) -> str:
+        """Who takes the whole goal where no plan holds: the first configured worker, else `operator`."""
+        return self.workers[0].name if self.has_own_workers else "operator"
+
+
+def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = False) -> Settings:
+    """The settings of a found file, or the defaults.
+
+    Raises SettingsError with everything that is wrong; with `lenient`, a server whose entry is broken is turned off
+    with a warning, and only problems of the rest raise.
+    """
+    located = read_document(found.path) if found.path else Located({})
+    reading = Reading(located, environ, found.path, warnings=list(found.warnings))
+    for place, line in located.repeated:
+        reading.problem(place, f"{named(place)} stands twice; keep one", line=line)
+    data: JsonObject = dict(located.data)
+    names = prepare_servers(data, reading)
+    for key in _WITH_VARIABLES:
+        if key in data:
+            data[key] = reading.expanded(data[key], (key,))
+    file, misfits = fit(data, reading.folder)
+    for place, text in misfits:
+        if place not in reading.unset:
+            reading.problem(place, text)
+    from_files = _worker_files(data, reading)
+    if _turn_off_broken(data, reading, lenient=lenient):
+        file, _ = fit(data, reading.folder)
+    own_workers = (*(WorkerSettings(**dict(entry)) for entry in file.workers), *from_files)
+    _note_secrets(file, reading)
+    reading.warnings += _unknown_servers(file, own_workers, names)
+    return _put_together(file, own_workers, names=names, reading=reading)
+
+
+def _worker_files(data: JsonObject, reading: Reading) -> list[WorkerSettings]:
+    written = data.get("workers")
+    entries = written if is_list(written) else []
+    names = [str(entry["name"]) for entry in entries if is_map(entry) and "name" in entry]
+    files = [read_worker_file(path) for path in worker_paths(reading.path)] if reading.path else []
+    for file in files:
+        reading.warnings += file.warnings
+        reading.problems += file.problems
+    workers = [file.worker for file in files if file.worker]
+    for name, count in Counter([*names, *(worker.name for worker in workers)]).items():
+        if count > 1:
+            reading.problem(("workers",), f"worker {name!r} is there {count} times, worker files counted; rename one")
+    return workers
+
+
+def _turn_off_broken(data: JsonObject, reading: Reading, *, lenient: bool) -> bool:
+    """Whether servers had to be taken out of the data. Raises SettingsError where that is not enough."""
+    broken = {problem.server for problem in reading.problems}
+    if reading.problems and (not lenient or None in broken):
+        raise SettingsError(reading.problems)
+    reading.warnings += [f"server {problem.server!r} is off: {problem}" for problem in by_line(reading.problems)]
+    if broken:
+        data[KEY] = {name: entry for name, entry in data[KEY].items() if name not in broken}
+    return bool(broken)
+
+
+def _note_secrets(file: SettingsFile, reading: Reading) -> None:
+    for name in (*file.secrets, *KEY_VARIABLES):
+        if reading.environ.get(name):
+            reading.secret(name, reading.environ[name])
+
+
+def _unknown_servers(file: SettingsFile, workers: Iterable[WorkerSettings], names: Iterable[str]) -> Iterator[str]:
+    """Warnings for patterns of servers that the file does not have: most are typing errors."""
+    patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(file.policy.rules)]
+    patterns += [("policy.sinks", tool) for tool in file.policy.sinks]
+    for worker in workers:
+        patterns += [(f"worker {worker.name!r}", tool) for tool in (*(worker.tools or ()), *worker.disallowed_tools)]
+    for place, tool in patterns:
+        server = tool.partition(".")[0]
+        if not has_glob(server) and server not in names:
+            yield f"{place} names server {server!r}, which is not in {KEY}{meant(server, names)}"
+
+
+def _put_together(
+    file: SettingsFile, own_workers: tuple[WorkerSettings, ...], *, names: Mapping[str, str], reading: Reading
+) -> Settings:
+    options = {normalise_server_name(name): given for name, given in file.server_options.items()}
+    servers = tuple(
+        build_server(
+            name, entry, options=options.get(normalise_server_name(name), ServerOptions()), folder=reading.folder
+        )
+        for name, entry in file.servers.items()
+    )
+    started = {server.name for server in servers}
+    has_reviewer = any(worker.name == REVIEWER.name for worker in own_workers)
+    return Settings(
+        path=reading.path,
+        model=ModelSettings(model=file.model, models=file.models, options=file.model_options),
+        servers=servers,
+        off=tuple(name for name in names if name not in started),
+        workers=(own_workers if has_reviewer else (*own_workers, REVIEWER)) if own_workers else built_in_workers(),
+        has_own_workers=bool(own_workers),
+        policy=file.policy,
+        approvals=file.approvals,
+        budget=file.budget,
+        store=StoreSettings(url=file.store),
+        revise=file.revise,
+        engine=file.engine,
+        secrets=reading.secrets,
+        warnings=tuple(reading.warnings),
+        fingerprint=_fingerprint(file, own_workers, reading),
+    )
+
+
+def _fingerprint(file: SettingsFile, workers: Iterable[WorkerSettings], reading: Reading) -> str:
+    """The same for all processes under equal settings; servers as written, so that no value of a variable goes in."""
+    written: JsonObject = reading.located.data
+    return digest(
+        {
+            "path": str(reading.path.resolve()) if reading.path else None,
+            "servers": written.get(KEY, written.get("servers")),
+            "server_options": written.get("server_options"),
+            "workers": [worker.model_dump(mode="json", exclude={"classes"}) for worker in workers],
+            "policy": file.policy.model_dump(mode="json", exclude_unset=True),
+        }
+    )
