@@ -1,6 +1,6 @@
 """The approval stage: what a call asks a person, and whether the answer still covers exactly what would be sent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from journal.actions import APPROVED_SECONDS, LEVELS, Action, Level, NewAction
@@ -10,9 +10,9 @@ from journal.values import JsonObject
 
 from .door import Refused, Waiting
 from .gate import Case, Gate
+from .listing import fingerprint_of
 from .policy import Verdict
 from .prompt_text import call_question, is_shown, quoted
-from .settings import ServerSettings
 from .targets import targets
 
 
@@ -37,16 +37,10 @@ def approval_key(call_key: str) -> str:
     return f"{call_key}/approval"
 
 
-def server_fingerprint(settings: ServerSettings | None) -> str:
-    """A hash over how a server is reached, so that an approval for one is none for another."""
-    if settings is None:
-        return ""
-    return digest([settings.name, settings.transport, settings.command, settings.args, settings.url])
-
-
 def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
     """The action that asks for this call, bound to all that decides what will happen."""
     arguments, call = case.call.arguments.data, case.call
+    server = gate.servers.get(case.tool.server)
     if not is_shown(arguments):
         verdict = verdict.asking("person", "its arguments are too long to be shown by a host")
     binding: JsonObject = {
@@ -55,7 +49,7 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
         "run": case.run.id,
         "step": call.step,
         "key": call.key,
-        "server": server_fingerprint(gate.servers.get(case.tool.server)),
+        "server": fingerprint_of(server) if server else "",
         "pin": case.tool.pin,
         "tool": case.tool.full_name,
         "arguments": arguments,
@@ -100,7 +94,7 @@ async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict
     if (secret := _hidden_target(gate, journal, case)) is not None:
         reason = f"its target {secret} holds a secret, which nobody can be shown; take the secret out of the call"
         return Refused(case.tool.full_name, reason, by="gate")
-    action = action or await journal.ask(new)
+    action = action or await journal.ask(replace(new, question=journal.outlet.text(new.question)))
     return Waiting(action.id, action.expires_at)
 
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 async def within_budget(
     journal: RunJournal, key: str, meaning: Meaning, act: Callable[[], Awaitable[T]], *, step: str | None = None
 ) -> T:
-    """What `act` returns; a BudgetReached that it raises is recorded under `key/budget` and raised by every replay too."""
+    """What `act` returns; a BudgetReached of it is recorded under `key/budget`, and every replay raises it again."""
     refusal = f"{key}/budget"
     if (found := await journal.recall(refusal, meaning)) is not None:
         raise BudgetReached(**found.value)

@@ -34,7 +34,6 @@ _US = "steprelay"
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _CLOSE_SECONDS = 4.0
-_OPENINGS = 3
 
 
 @dataclass
@@ -84,7 +83,12 @@ class Connection:
         return session.listing
 
     async def call(
-        self, tool: str, arguments: JsonObject, *, timeout: float, meta: Mapping[str, Json] | None = None
+        self,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        timeout: float,  # noqa: ASYNC109 - counts only from the moment of sending
+        meta: Mapping[str, Json] | None = None,
     ) -> RawResult:
         """Call a tool (its name without the server), waiting for a free slot and for the server to be open.
 
@@ -93,18 +97,20 @@ class Connection:
         """
         async with self._slots:
             try:
-                return await self._send(tool, arguments, timeout=timeout, meta=meta)
+                return await self._send(tool, arguments, within=timeout, meta=meta)
             except CallFailed as failed:
                 if not failed.lost:
                     raise
-            return await self._send(tool, arguments, timeout=timeout, meta=meta)
+            return await self._send(tool, arguments, within=timeout, meta=meta)
 
     async def run(self) -> None:
         """Open whenever somebody wants it, hold, close; ends after `stop`. Nothing but cancellation is raised."""
         failures = 0
-        while not self._stopped.is_set():
+        while True:
             opening = self._opening
             await opening.wanted.wait()
+            if self._stopped.is_set():
+                break
             try:
                 await self._hold(opening)
             # Whatever ends a connection is told to those who wait for it, and costs no other connection.
@@ -115,7 +121,7 @@ class Connection:
             failures = failures + 1 if opening.error else 0
             with anyio.move_on_after(self._pause(failures)):
                 await self._stopped.wait()
-        self._end(self._opening, "steprelay is closing")
+        self._end(opening, "steprelay is closing")
 
     def stop(self) -> None:
         """Close in good order and open no more; `run` ends within 6 s."""
@@ -152,18 +158,17 @@ class Connection:
         return listing, await self.inspect(self.server, listing) if self.inspect else {}
 
     async def _ready(self) -> _Session:
-        for _ in range(_OPENINGS):
-            if self._session is not None and not self._session.lost.is_set():
-                return self._session
-            opening = self._opening
-            opening.wanted.set()
-            await opening.ended.wait()
-            if opening.error:
-                raise ServerUnavailable(self.server.name, opening.error)
-        raise ServerUnavailable(self.server.name, "it ends each time right after it was started")
+        if self._session is not None and not self._session.lost.is_set():
+            return self._session
+        opening = self._opening
+        opening.wanted.set()
+        await opening.ended.wait()
+        if self._session is None:
+            raise ServerUnavailable(self.server.name, opening.error or "it ended right after it was opened")
+        return self._session
 
     async def _send(
-        self, tool: str, arguments: JsonObject, *, timeout: float, meta: Mapping[str, Json] | None
+        self, tool: str, arguments: JsonObject, *, within: float, meta: Mapping[str, Json] | None
     ) -> RawResult:
         name = self.server.name
         try:
@@ -172,7 +177,7 @@ class Connection:
             raise CallFailed(str(error), may_have_run=False) from error
         if tool in session.refused:
             raise CallFailed(f"{name}.{tool} may not be called: {session.refused[tool]}", may_have_run=False)
-        with new_exchange() as exchange, anyio.move_on_after(timeout):
+        with new_exchange() as exchange, anyio.move_on_after(within):
             try:
                 result = await session.client.session.call_tool(
                     tool, arguments, meta=_meta(meta), allow_input_required=True
@@ -187,7 +192,7 @@ class Connection:
             if isinstance(result, CallToolResult):
                 return result
             raise asks_back(name)
-        raise CallFailed(f"{name}.{tool} gave no answer within {timeout:g} s", may_have_run=exchange.sent)
+        raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent)
 
     def _end(self, opening: _Opening, error: str | None = None) -> None:
         if not opening.ended.is_set():

@@ -1,7 +1,7 @@
 """What became of one call on its way out, as only the transport can see it."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 @contextmanager
-def new_exchange() -> Iterator[Exchange]:
+def new_exchange() -> Generator[Exchange]:
     """Note what the transport sees of the one request that is made within."""
     exchange = Exchange()
     token = _CURRENT.set(exchange)

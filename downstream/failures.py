@@ -1,5 +1,7 @@
 """How a tool call can go wrong on the way, and what that says about whether it ran."""
 
+from typing import cast
+
 from mcp import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
@@ -77,8 +79,7 @@ def explain(
 
 def why_not_open(error: BaseException, *, said: str) -> str:
     """Why a server could not be opened, with the last line that it wrote to stderr."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = _first(error)
     if isinstance(error, ServerUnavailable):
         reason = error.reason
     elif isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed":
@@ -112,6 +113,14 @@ def _refused(server: str, error: MCPError, exchange: Exchange) -> CallFailed | N
     if exchange.status in _REFUSING:
         return CallFailed(f"{server} refused the call: {_REFUSING[exchange.status]}", may_have_run=False)
     return None
+
+
+def _first(error: BaseException) -> BaseException:
+    """Whatever a group of errors began with: the SDK wraps what it raises in several."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return _first(group.exceptions[0])
+    return error
 
 
 def _words(error: BaseException) -> str:

@@ -4,7 +4,7 @@ The approval is in `approvals`; what follows, the intent and the sending, in `ca
 lets through what it cannot tell.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -25,20 +25,23 @@ from .taint import Flow, described_in, raise_for_taint, words_of_tools
 from .targets import targets
 from .tools import HAS_EFFECT, Tool
 
-FindTool: TypeAlias = Callable[[str], Awaitable[Tool | None]]
-"""The tool of that full name or name for models, with its definition as it is now; None where no server has it."""
+FindTool: TypeAlias = Callable[[str], Tool | None]
+"""The usable tool of a full name, or of a name as models or hosts write it."""
 
-WhyHeld: TypeAlias = Callable[[Tool], str | None]
-"""Why a tool may not be used until a person accepts its definition, if so."""
+WhyHeld: TypeAlias = Callable[[str], str | None]
+"""Why the tool of a full name may not be used until a person accepts its definition, if so."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What the gate knows besides the call: tools and their pins, and what the user's settings say."""
+    """What the gate knows besides the call: tools and their pins, and what the user's settings say.
 
+    `tools` gives all usable ones, learning them first where need be; after that, `find` knows them.
+    """
+
+    tools: Callable[[], Awaitable[Sequence[Tool]]]
     find: FindTool
     held: WhyHeld
-    tools: Callable[[], list[Tool]]
     policy: PolicySettings
     approvals: ApprovalSettings
     servers: Mapping[str, ServerSettings]
@@ -81,11 +84,11 @@ def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | N
 
 async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refused:
     """All stages before the approval. Raises BudgetReached."""
-    refused = arguments_fit(case) or definition_is_unchanged(gate, case) or tool_is_listed(case)
+    refused = arguments_fit(case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
     if refused is not None:
         return refused
     await budget_allows(journal)
-    verdict = taint_raises(gate, case, policy_says(gate, case))
+    verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools())
     verdict = await repetition_raises(gate, journal, case, verdict)
     if verdict.verb == "deny":
         return Refused(case.tool.full_name, "; ".join(verdict.reasons), by="gate")
@@ -105,12 +108,10 @@ def arguments_fit(case: Case) -> Refused | None:
     return Refused(name, f"the arguments do not fit {name}: {said}. It takes: {takes}", by="gate", correctable=True)
 
 
-def definition_is_unchanged(gate: Gate, case: Case) -> Refused | None:
-    """Stage 2: server and tool are pinned, and not held back because their definition changed."""
-    name = case.tool.full_name
-    if (why := gate.held(case.tool)) is None:
-        return None
-    return Refused(name, f"{name} may not be used: {why}; a person can accept it", by="gate")
+def definition_is_unchanged(gate: Gate, name: str) -> Refused | None:
+    """Stage 2: the tool is not held back because its definition changed; the connection looks again as it sends."""
+    why = gate.held(name)
+    return None if why is None else Refused(name, f"{name} may not be used: {why}", by="gate")
 
 
 def tool_is_listed(case: Case) -> Refused | None:
@@ -135,14 +136,14 @@ def policy_says(gate: Gate, case: Case) -> Verdict:
     return verdict.asking(case.edited.level) if case.edited else verdict
 
 
-def taint_raises(gate: Gate, case: Case, verdict: Verdict) -> Verdict:
+def taint_raises(gate: Gate, case: Case, verdict: Verdict, tools: Sequence[Tool]) -> Verdict:
     """Stage 6: where the arguments come from may make it a question, or one for a person."""
     flow = Flow(
         tool=case.tool,
         arguments=case.call.arguments,
         read=case.call.read,
         goal=case.run.goal,
-        described=described_in(words_of_tools(gate.tools()), case.run.goal),
+        described=described_in(words_of_tools(tools), case.run.goal),
         private=frozenset(name for name, server in gate.servers.items() if server.options.private),
     )
     return raise_for_taint(verdict, flow, targets(case.tool, case.call.arguments.data, gate.policy))

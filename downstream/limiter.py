@@ -1,6 +1,6 @@
 """How many requests may be open at a model: fewer while its server asks for less, more again as it answers."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -29,7 +29,7 @@ class ModelLimiter:
         return int(self._tokens.total_tokens)
 
     @asynccontextmanager
-    async def slot(self, world: World) -> AsyncIterator[None]:
+    async def slot(self, world: World) -> AsyncGenerator[None]:
         """Room for one request, once there is some and the server's own pause is over."""
         async with self._tokens:
             while (left := self._closed_until - world.monotonic()) > 0:

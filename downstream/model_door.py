@@ -1,4 +1,4 @@
-"""The way out to models: recall, reserve, ask with retries and fallbacks, settle. Replies come from the journal first."""
+"""The way out to models: recall, else reserve, ask with retries and fallbacks, settle and record."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -212,9 +212,7 @@ class _Asking:
     def _take(self, spent: Spent) -> None:
         self.spent, self.open = _sum(self.spent, spent), Spent()
 
-    def _tell(
-        self, model: str, finish: Finish | str, *, since: Spent, retries: int, error: str | None = None
-    ) -> None:
+    def _tell(self, model: str, finish: Finish | str, *, since: Spent, retries: int, error: str | None = None) -> None:
         data: JsonObject = {
             "role": self.request.role,
             "model": model,
@@ -235,7 +233,7 @@ class _Asking:
 def _pause(asked: float | None, retry: int, chance: float) -> float:
     if asked is not None:
         return min(asked * (1 + chance / 10), _LONGEST_PAUSE)
-    return min(_FIRST_PAUSE * 2**retry * (0.5 + chance), _LONGEST_PAUSE)
+    return min(_FIRST_PAUSE * 2.0**retry * (0.5 + chance), _LONGEST_PAUSE)
 
 
 def _sum(one: Spent, other: Spent) -> Spent:
@@ -255,6 +253,7 @@ def _to_json(reply: ModelReply) -> JsonObject:
 def _recalled(value: Json) -> ModelReply:
     if (failed := value.get("failed")) is not None:
         raise ModelFailed(failed["model"], failed["kind"], failed["text"])
-    fields: JsonObject = value["reply"]
-    uses = tuple(FunctionUse(**use) for use in fields["uses"])
-    return ModelReply(**(fields | {"uses": uses, "spent": Spent(**fields["spent"])}))
+    fields: JsonObject = dict(value["reply"])
+    fields["uses"] = tuple(FunctionUse(**use) for use in fields["uses"])
+    fields["spent"] = Spent(**fields["spent"])
+    return ModelReply(**fields)

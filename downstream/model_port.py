@@ -11,7 +11,19 @@ from journal.values import Json, JsonObject
 Role: TypeAlias = Literal["planner", "reviser", "worker", "reviewer", "compose", "answer"]
 Finish: TypeAlias = Literal["stop", "length", "refusal"]
 FailureKind: TypeAlias = Literal[
-    "auth", "quota", "rate", "overload", "transport", "timeout", "context", "refusal", "bad_request", "malformed", "script", "price"
+    "auth",
+    "quota",
+    "rate",
+    "overload",
+    "transport",
+    "timeout",
+    "context",
+    "refusal",
+    "bad_request",
+    "malformed",
+    "script",
+    "price",
+    "unavailable",
 ]
 RETRIED: frozenset[str] = frozenset({"rate", "overload", "transport", "timeout", "malformed"})
 
@@ -76,7 +88,7 @@ class Place:
 class ModelRequest:
     """What a model is asked. `name` is the reply's name (`submit_plan`, …) or None for plain text and worker turns.
 
-    `schema` asks for JSON by schema under that name; `functions` are offered; `force` names the one that must be called.
+    `schema` asks for JSON by schema under that name; `functions` are offered, and `force` names the one to be called.
     """
 
     role: Role
@@ -107,7 +119,7 @@ class ModelReply:
     text: str
     uses: tuple[FunctionUse, ...] = ()
     finish: Finish = "stop"
-    spent: Spent = Spent()
+    spent: Spent = field(default_factory=Spent)
     raw: JsonObject = field(default_factory=dict[str, Json])
     replayed: bool = False
 
@@ -130,6 +142,7 @@ class Rate:
     output: float
 
     def cost(self, *, input_tokens: int, output_tokens: int) -> float:
+        """US dollars for so many tokens."""
         return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from journal.values import Json
 
+from .json_shape import is_array, is_object
+
 _WIRE_CHARACTERS = 64
 _HASH_CHARACTERS = 8
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# Controls but tab and newline, soft hyphen, zero-width and bidirectional marks, tag letters, further variation selectors.
+# Controls but tab and newline, soft hyphen, zero-width and bidirectional marks, tag letters, variation selectors.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -18,7 +20,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    """The text without what a reader can't see: terminal sequences, control, bidirectional and zero-width characters."""
+    """The text without what nobody sees: terminal sequences, control, bidirectional and zero-width characters."""
     text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     return _LONE_SURROGATE.sub("\ufffd", _UNSEEN.sub("", text))
 
@@ -27,9 +29,9 @@ def clean_json(data: Json) -> Json:
     """The same data with every string, keys too, passed through `clean_text`."""
     if isinstance(data, str):
         return clean_text(data)
-    if isinstance(data, dict):
+    if is_object(data):
         return {clean_text(key): clean_json(item) for key, item in data.items()}
-    if isinstance(data, list | tuple):
+    if is_array(data):
         return [clean_json(item) for item in data]
     return data
 

@@ -46,12 +46,16 @@ async def open_pool(servers: Sequence[ServerSettings], world: World) -> AsyncGen
         for server in servers:
             tail = StderrTail(server.name)
             made.append((Connection(server, world, Surroundings(watchdog, tail)), tail))
-        async with anyio.create_task_group() as owners:
-            for connection, _ in made:
-                owners.start_soon(connection.run)
-            try:
-                yield Pool(made)
-            finally:
+        try:
+            async with anyio.create_task_group() as owners:
                 for connection, _ in made:
-                    connection.stop()
-                owners.cancel_scope.deadline = anyio.current_time() + _CLOSE_SECONDS
+                    owners.start_soon(connection.run)
+                try:
+                    yield Pool(made)
+                finally:
+                    for connection, _ in made:
+                        connection.stop()
+                    owners.cancel_scope.deadline = anyio.current_time() + _CLOSE_SECONDS
+        except BaseExceptionGroup as group:
+            # Owners raise nothing, so this is what was raised within the block; it goes on as it was.
+            raise group.exceptions[0] from None

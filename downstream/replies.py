@@ -85,7 +85,7 @@ def objects_in(text: str) -> Iterator[JsonObject]:
 def tidied(data: JsonObject, schema: JsonObject) -> tuple[JsonObject, list[str]]:
     """The data as its schema means it, and the names of the unknown fields that were dropped.
 
-    Null or empty optional fields are left out; `x_json` is read as `x`. Raises ReplyErrors where that is no JSON object.
+    Null or empty optional fields are left out; `x_json` is read as `x`. Raises ReplyErrors where that is no object.
     """
     tidier = _Tidier()
     tidy = tidier.at(data, for_function(schema), "")

@@ -13,10 +13,10 @@ from journal.values import Json, JsonObject
 from .json_shape import is_array, is_object
 
 _DEEPEST = 12
-_NOTED = frozenset(
-    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern minItems maxItems format"
-    " default".split()
+_BOUNDS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"}
 )
+_NOTED = _BOUNDS | {"minLength", "maxLength", "pattern", "format", "default"}
 _FORMATS = frozenset({"date-time", "date", "time", "email", "uuid", "uri"})
 _KEPT = frozenset({"type", "required", "description", "anyOf", "enum"})
 _SCALARS = (("boolean", bool), ("integer", int), ("number", int | float), ("string", str))
@@ -43,7 +43,9 @@ class _Plain:
     def root(self, schema: Json) -> JsonObject:
         plain = self.at(schema, 0, ())
         union = plain.pop("anyOf", None)
-        plain = {"type": "object", "properties": {}} | (_widened(plain, union) if union else plain)
+        if union:
+            plain = self.at(_widened(plain, union), 0, ())
+        plain.setdefault("properties", {})
         return plain | {"type": "object"}
 
     def at(self, schema: Json, depth: int, through: tuple[str, ...]) -> JsonObject:
@@ -59,7 +61,9 @@ class _Plain:
             schema = reduce(_merged, (self.at(part, depth + 1, through) for part in parts), rest)
         schema = _flat(schema)
         if is_array(branches := schema.pop("anyOf", None)):
-            schema = _joined(schema, [self.at(branch, depth + 1, through) for branch in branches if not _is_null(branch)])
+            schema = _joined(
+                schema, [self.at(branch, depth + 1, through) for branch in branches if not _is_null(branch)]
+            )
         plain, notes = _keywords(schema)
         self._inside(plain, schema, depth, through)
         return _described(plain, notes)
@@ -101,7 +105,9 @@ def _close(plain: JsonObject) -> None:
         asked = name
         if _is_open(field):
             asked = f"{name}_json"
-            field = _described({"type": "string", "description": field.get("description", "")}, ["a JSON object as text"])
+            field = _described(
+                {"type": "string", "description": field.get("description", "")}, ["a JSON object as text"]
+            )
         if name not in required and field.get("type") in ("string", "array") and "enum" not in field:
             field = _described(field, ["empty where it does not apply"])
         fields[asked] = field
@@ -199,9 +205,10 @@ def _described(schema: JsonObject, notes: list[str]) -> JsonObject:
 
 def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
     both = {**other, **one}
-    for key, empty in (("properties", {}), ("required", [])):
-        if key in one and key in other:
-            both[key] = one[key] | other[key] if empty == {} else sorted({*one[key], *other[key]})
+    if "properties" in one and "properties" in other:
+        both["properties"] = one["properties"] | other["properties"]
+    if "required" in one and "required" in other:
+        both["required"] = sorted({*one["required"], *other["required"]})
     return both
 
 

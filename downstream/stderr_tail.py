@@ -5,13 +5,14 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import IO
 
 import anyio.to_thread
 
 from .names import clean_text
+from .watchdog import EXIT_CODE
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ class StderrTail:
         self._reader: threading.Thread | None = None
 
     @contextmanager
-    def open_pipe(self) -> Iterator[IO[str]]:
+    def open_pipe(self) -> Generator[IO[str]]:
         """The end to hand to a new process; close it once the process has it, so that its end is noticed."""
         reading, writing = os.pipe()
         self._lines.clear()
-        # A thread, since pipes can't be waited for on every platform; a daemon, since a grandchild may keep its end open.
+        # A thread, since not every platform can wait for pipes; a daemon, since a grandchild may keep its end open.
         self._reader = threading.Thread(target=self._read, args=(reading,), name=f"stderr {self._server}", daemon=True)
         self._reader.start()
         with open(writing, "w", encoding="utf-8") as end:
@@ -50,9 +51,10 @@ class StderrTail:
         return clean_text("\n".join(self._lines))
 
     def short(self) -> str:
-        """The last line with words in it, in at most 120 characters."""
-        lines = [line for line in self.text().splitlines() if line.strip()]
-        return lines[-1].strip()[:_SHORT_CHARACTERS] if lines else ""
+        """The last line of the server's own, else its exit code, in at most 120 characters."""
+        lines = [line.strip() for line in self.text().splitlines() if line.strip()]
+        own = [line for line in lines if not line.startswith(EXIT_CODE)] or lines
+        return own[-1][:_SHORT_CHARACTERS] if own else ""
 
     def _read(self, reading: int) -> None:
         with io.TextIOWrapper(open(reading, "rb"), encoding="utf-8", errors="replace") as stream:

@@ -12,7 +12,7 @@ from journal.errors import SteprelayError
 from journal.events import NewEvent
 from journal.remembered import Remembered
 from journal.run_journal import Meaning, RunJournal
-from journal.values import JsonObject
+from journal.values import Json, JsonObject
 
 from .model_door import WORK, Account, ModelDoor
 from .model_port import Function, Message, ModelFailed, ModelReply, ModelRequest
@@ -63,11 +63,11 @@ class Question(Generic[T]):
 async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> T:
     """Ask until there is a reply of the form: first under `key`, then under `key/repair.N`.
 
-    A reply without the form is repaired, then asked for in the next way, and a later question starts with that one. A
-    reply of the form that `read` refuses with ReplyErrors is repaired only. Raises NoReply, or what `ModelDoor.ask` does.
+    A reply without the form is repaired, then asked for in the next way, with which later questions start. A reply of
+    the form that `read` refuses with ReplyErrors is repaired only. Raises NoReply, or what `ModelDoor.ask` raises.
     """
-    ladder = await _Ladder.begin(door, journal, key, question)
-    errors: list[str] = []
+    rung = await _first_rung(door, journal, key, question)
+    ladder = _Ladder(door, journal, key, question, rung=rung)
     while True:
         reply = await ladder.ask()
         if reply is None:
@@ -75,11 +75,12 @@ async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, questio
         if reply.finish == "refusal":
             raise NoReply(reply.model, question.form.name, ["it refused to answer"])
         try:
-            return await ladder.read(reply)
+            value = await ladder.read(reply)
+            await ladder.remember(reply)
+            return value
         except _Formless as error:
-            errors = error.errors
-            if not ladder.repair(reply, errors) and not await ladder.climb_down():
-                raise NoReply(reply.model, question.form.name, errors) from error
+            if not ladder.repair(reply, error.errors) and not ladder.climb_down():
+                raise NoReply(reply.model, question.form.name, error.errors) from error
         except ReplyErrors as error:
             if not ladder.repair(reply, error.errors):
                 raise NoReply(reply.model, question.form.name, error.errors) from error
@@ -87,6 +88,18 @@ async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, questio
 
 class _Formless(ReplyErrors):
     """The reply has not the form; asked in another way, the model may give it."""
+
+
+async def _first_rung(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> Rung:
+    """Where the last question to this model ended; a replay starts where this one did."""
+    model = door.model_for(question.request.role, question.account)
+
+    async def first() -> Rung:
+        known = await remembered_rung(door.remembered, model)
+        # Many servers lose functions that are asked for together with a schema.
+        return "function" if question.request.functions and known == "schema" else known
+
+    return _rung(await journal.memo(f"{key}/rung", Meaning("rung", model), first))
 
 
 class _Ladder(Generic[T]):
@@ -97,24 +110,12 @@ class _Ladder(Generic[T]):
         self.journal = journal
         self.key = key
         self.question = question
+        self.first: Rung = rung
         self.rung: Rung = rung
         self.model = door.model_for(question.request.role, question.account)
         self.asks = 0
         self.repairs = 0
         self.shown: tuple[Message, ...] = ()
-
-    @classmethod
-    async def begin(cls, door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> "_Ladder[T]":
-        """Start where the last question to this model ended; a replay starts where this one did."""
-        model = door.model_for(question.request.role, question.account)
-
-        async def first() -> Rung:
-            # Many servers lose functions that are asked for together with a schema.
-            known = await remembered_rung(door.remembered, model)
-            return "function" if question.request.functions and known == "schema" else known
-
-        rung: Rung = await journal.memo(f"{key}/rung", Meaning("rung", model), first)
-        return cls(door, journal, key, question, rung=rung)
 
     async def ask(self) -> ModelReply | None:
         """The next reply; None if the server does not take this way of asking, and the next is tried."""
@@ -129,7 +130,7 @@ class _Ladder(Generic[T]):
         try:
             return await self.door.ask(self.journal, key, self.question.meaning, request, account=self.question.account)
         except ModelFailed as error:
-            if error.kind != "bad_request" or not await self.climb_down():
+            if error.kind != "bad_request" or not self.climb_down():
                 raise
             return None
 
@@ -167,15 +168,18 @@ class _Ladder(Generic[T]):
         self.shown = (*quoted, Message("user", text))
         return True
 
-    async def climb_down(self) -> bool:
-        """Ask in the next way from now on, and remember it; False on the last rung."""
+    def climb_down(self) -> bool:
+        """Ask in the next way from now on; False on the last rung."""
         if self.rung == RUNGS[-1]:
             return False
         self.rung = RUNGS[RUNGS.index(self.rung) + 1]
         self.repairs, self.shown = 0, ()
-        if not self.model.startswith(SCRIPTED):
-            await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
         return True
+
+    async def remember(self, reply: ModelReply) -> None:
+        """Note for later questions which way led to a reply, if it was not the first."""
+        if self.rung != self.first and not reply.replayed and not self.model.startswith(SCRIPTED):
+            await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
 
 
 def formatted(request: ModelRequest, form: Form[T], rung: Rung) -> ModelRequest:
@@ -198,7 +202,12 @@ def formatted(request: ModelRequest, form: Form[T], rung: Rung) -> ModelRequest:
 async def remembered_rung(remembered: Remembered, model: str) -> Rung:
     """The first way of asking that has not failed with this model and this release of litellm."""
     known = await remembered.get("model", _habit(model))
-    return next((rung for rung in RUNGS if known is not None and known.get("rung") == rung), RUNGS[0])
+    return _rung(None if known is None else known.get("rung"))
+
+
+def _rung(name: Json) -> Rung:
+    found: list[Rung] = [rung for rung in RUNGS if rung == name]
+    return found[0] if found else RUNGS[0]
 
 
 def validation_errors(error: ValidationError) -> list[str]:

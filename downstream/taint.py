@@ -1,6 +1,6 @@
 """Where a call's arguments come from, and what that adds to the policy's verdict. It only ever raises."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from journal.values import CLEAN, Json, Label, has_private, is_clean, join
@@ -48,7 +48,7 @@ def raise_for_taint(verdict: Verdict, flow: Flow, targets: list[tuple[str, Json]
     return _for_read(verdict, flow)
 
 
-def words_of_tools(tools: list[Tool]) -> Mapping[str, str]:
+def words_of_tools(tools: Sequence[Tool]) -> Mapping[str, str]:
     """By server, all the free text of its tools' definitions: what a model may have picked up from there."""
     texts: dict[str, list[str]] = {}
     for tool in tools:

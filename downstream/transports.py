@@ -48,7 +48,7 @@ class Surroundings:
 async def open_transport(
     server: ServerSettings, around: Surroundings, *, on_end: Callable[[], None]
 ) -> AsyncGenerator[Streams]:
-    """Streams to and from a server; `on_end` is called once it is gone. Raises ServerUnavailable, OSError and groups."""
+    """Streams to and from a server; `on_end` is called once it is gone. Raises all kinds of errors."""
     refuse_ourselves(server)
     if server.transport == "stdio":
         opened = _open_stdio(server, around)
@@ -123,7 +123,7 @@ def _executable(server: ServerSettings) -> str:
     if not folder.is_dir():
         raise ServerUnavailable(server.name, f"its cwd {folder} is no folder")
     path = {**get_default_environment(), **server.env}.get("PATH", os.defpath)
-    found = shutil.which(folder / command if os.sep in command else command, path=path)
+    found = shutil.which(str(folder / command) if os.sep in command else command, path=path)
     if found is None:
         raise ServerUnavailable(server.name, f"command {command!r} was not found; install it or give its full path")
     return found
@@ -153,7 +153,7 @@ class _Watched:
             self._on_end()
             raise
 
-    def __aiter__(self) -> Self:
+    def __aiter__(self) -> ReadStream[Incoming]:
         return self
 
     async def __anext__(self) -> Incoming:
@@ -169,7 +169,7 @@ class _Watched:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()
 
@@ -198,6 +198,6 @@ class _Noted:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         await self.aclose()

@@ -1,18 +1,20 @@
 """What a tool server started ends with it, and both end when this process is gone, also at kill -9.
 
-Linux and macOS: a small shell stands between us and each tool server. It holds the reading end of a pipe by name whose
-only writer is this process; at its end of file it kills the process group, and with it all that did not leave the group.
+Linux and macOS: a small shell stands between us and each tool server. It holds the reading end of a named pipe whose
+only writer is this process; at end of file it kills the process group, and with it all that did not leave the group.
 Windows: the SDK puts each server into a job object that dies with us, so commands are started as they are.
 """
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 SHELL = Path("/bin/sh")
+EXIT_CODE = "exit code "
+"""What begins the line that the shell adds to stderr after a server that failed."""
 
 # The SDK starts each server as the leader of a group of its own, so $$ names the group. The shell outlives a SIGTERM to
 # the group, since the group must be killed after a server that ignores it; the watcher is reaped before, so that no
@@ -24,9 +26,9 @@ alive=$1; shift
 trap : TERM
 "$@"
 code=$?
-[ $code = 0 ] || echo "exit code $code" >&2
+[ $code = 0 ] || echo "EXIT_CODE$code" >&2
 { kill -KILL $!; wait $!; kill -KILL -$$; } 2>/dev/null
-"""
+""".replace("EXIT_CODE", EXIT_CODE)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Watchdog:
 
 
 @contextmanager
-def open_watchdog(shell: Path = SHELL) -> Iterator[Watchdog]:
+def open_watchdog(shell: Path = SHELL) -> Generator[Watchdog]:
     """Watch over what is started within; where there is no shell, nothing is wrapped."""
     if not (hasattr(os, "mkfifo") and shell.exists()):
         yield Watchdog(None)

@@ -87,7 +87,9 @@ async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple
         text = shown(opened.at(reading.path))
     elif opened.text is None:
         size, kind = opened.artifact.size, opened.artifact.media_type
-        raise ReferenceMissing(f"{opened.artifact.id} is {kind} of {size} bytes, no text; pass it to a tool by reference")
+        raise ReferenceMissing(
+            f"{opened.artifact.id} is {kind} of {size} bytes, no text; pass it to a tool by reference"
+        )
     else:
         text = opened.text
     return opened, _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
@@ -103,7 +105,9 @@ def search_tools(arguments: JsonObject, tools: Sequence[Tool]) -> tuple[list[Too
 
 def first_sentence(description: str) -> str:
     """The first sentence of a tool's description, on one line."""
-    return re.split(r"(?<=[.!?])\s|\n\n", " ".join(description.split(" ")).strip(), maxsplit=1)[0].replace("\n", " ")[:200]
+    return re.split(r"(?<=[.!?])\s|\n\n", " ".join(description.split(" ")).strip(), maxsplit=1)[0].replace("\n", " ")[
+        :200
+    ]
 
 
 def _parsed(model: type[Model], arguments: Json) -> Model:

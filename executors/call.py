@@ -1,16 +1,13 @@
 """A call step: references resolved, one call through the gate, and what came of it, without any model."""
 
-from functools import partial
-
-from downstream.budget import within_budget
 from downstream.door import Called, Origin, Refused, ToolCall, ToolEnd, Waiting
 from downstream.tools import Tool
 from journal.errors import BudgetReached
-from journal.run_journal import Meaning, RunJournal
+from journal.run_journal import RunJournal
 
 from .attempts import Attempt, Number
 from .contract import Outcome, Source
-from .job import Equipment, Job, under_limits
+from .job import Equipment, Job
 from .own_artifacts import OwnArtifacts
 from .paths import ReferenceMissing
 from .resolve import resolve
@@ -32,14 +29,10 @@ async def attempt_call(
     except ReferenceMissing as error:
         return Attempt(Outcome(step.id, "failed", problem=str(error)))
     name = step.tool if tool is None else tool.full_name
-    key = f"{number.key}/call.0"
     origin: Origin = job.origin if number.number == 1 else "retry"
-    call = ToolCall(key, step.id, name, arguments, frozenset({name}), origin, read=job.label)
+    call = ToolCall(f"{number.key}/call.0", step.id, name, arguments, frozenset({name}), origin, read=job.label)
     try:
-        end = await within_budget(
-            journal, under_limits(key, journal.limits), Meaning("call", job.meaning),
-            partial(equipment.call_tool, journal, call), step=step.id,
-        )  # fmt: skip
+        end = await equipment.call_tool(journal, call)
     except BudgetReached as error:
         return Attempt(Outcome(step.id, "failed", problem=f"not called: {error}", limit=error.limit), over_budget=True)
     return end if isinstance(end, Waiting) else _attempt(step, tool, end)

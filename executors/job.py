@@ -23,7 +23,7 @@ from .tools_of_step import Catalogue
 
 
 class Ask(Protocol):
-    """A model's reply, recorded under `key` before it is returned. Raises ModelFailed, NoModel, BudgetReached, Fenced."""
+    """A model's reply, recorded under `key` before it is returned; see `ModelDoor.ask`."""
 
     async def __call__(
         self, journal: RunJournal, key: str, meaning: Meaning, request: ModelRequest, *, account: Account

@@ -22,7 +22,8 @@ async def worker_material(journal: RunJournal, job: Job) -> str:
 def compose_material(job: Job) -> str:
     """The values of the step's needs for a model without tools."""
     return "\n\n".join(
-        wrapped(_head_and_tail(shown(value.data), COMPOSED), origin=f"step {step}") for step, value in job.inputs.items()
+        wrapped(_head_and_tail(shown(value.data), COMPOSED), origin=f"step {step}")
+        for step, value in job.inputs.items()
     )
 
 
@@ -33,7 +34,9 @@ async def _for_worker(journal: RunJournal, job: Job, step: str) -> str:
         return wrapped(text, origin=f"step {step}")
     handle = await _handle(journal, job, step, value, text=text)
     piece = wrapped(_head_and_tail(text, _HEAD + _TAIL), origin=f"step {step}")
-    return f'{piece}\nThis is a part; the whole is the artifact {handle}: read_artifact, or {{"$artifact": "{handle}"}}.'
+    return (
+        f'{piece}\nThis is a part; the whole is the artifact {handle}: read_artifact, or {{"$artifact": "{handle}"}}.'
+    )
 
 
 async def _handle(journal: RunJournal, job: Job, step: str, value: Value, *, text: str) -> str:
@@ -50,4 +53,6 @@ def _head_and_tail(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     tail = min(_TAIL, limit // 4)
-    return f"{text[: limit - tail]}\n… {len(text) - limit} of {len(text)} characters are left out here …\n{text[-tail:]}"
+    return (
+        f"{text[: limit - tail]}\n… {len(text) - limit} of {len(text)} characters are left out here …\n{text[-tail:]}"
+    )

@@ -1,5 +1,7 @@
 """Whether data fits the JSON Schema that a step asks for; nothing is ever fetched to find out."""
 
+import re
+
 from journal.values import Json, JsonObject
 
 _SHOWN = 8
@@ -10,16 +12,16 @@ def schema_errors(data: Json, schema: JsonObject) -> list[str]:
     # Imported on first use: it takes a tenth of a second, and few steps have a schema.
     import jsonschema
     from jsonschema.validators import validator_for
+    from referencing import Registry
     from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import SPECIFICATIONS
 
     validator_class = validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
         validator_class.check_schema(schema)
-        found = list(validator_class(schema, registry=SPECIFICATIONS).iter_errors(data))
+        found = list(validator_class(schema, registry=Registry()).iter_errors(data))
     except jsonschema.SchemaError as error:
         return [f"the step's output schema is not a JSON Schema: {error.message}"]
-    except Unresolvable as error:
-        return [f"the step's output schema refers to something outside itself: {error}"]
+    except (Unresolvable, RecursionError, re.error) as error:
+        return [f"the step's output schema cannot be used: {str(error)[:200]}"]
     found.sort(key=lambda error: error.json_path)
     return [f"data{error.json_path[1:]}: {error.message[:200]}" for error in found[:_SHOWN]]

@@ -73,7 +73,11 @@ class OwnArtifacts:
         return artifact.step in self.steps
 
     async def _missing(self, artifact_id: str) -> ReferenceMissing:
-        known = [artifact.id for artifact in await self.journal.artifacts.of_run(self.journal.run.id) if self._owned(artifact)]
+        known = [
+            artifact.id
+            for artifact in await self.journal.artifacts.of_run(self.journal.run.id)
+            if self._owned(artifact)
+        ]
         there = f"there are {', '.join(known[:10])}" if known else "there are none"
         return ReferenceMissing(f"artifact {artifact_id} is not among this step's inputs and calls; {there}")
 

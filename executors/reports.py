@@ -1,12 +1,12 @@
 """Checking by code what a worker hands in: read with patience, supported only by calls that gave something."""
 
-import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
+from downstream.replies import ReplyErrors, read_object
 from journal.values import Json, JsonObject
 
 from .contract import Finding, Report
@@ -62,7 +62,9 @@ def _undone(report: Report, expected: Expected) -> list[str]:
     if not report.summary:
         problems.append("summary: a report that says done needs one")
     if expected.had_tools and not any(finding.supported for finding in report.findings):
-        there = f"the calls that gave something are {', '.join(expected.citable)}" if expected.citable else "no call did"
+        there = (
+            f"the calls that gave something are {', '.join(expected.citable)}" if expected.citable else "no call did"
+        )
         problems.append(f"findings: none of them cites a call of yours that gave something; {there}")
     return problems
 
@@ -102,9 +104,9 @@ def _data(submitted: JsonObject, problems: list[str]) -> JsonObject | None:
         written = submitted.get(name)
         if isinstance(written, str) and written.strip():
             try:
-                written = json.loads(written)
-            except ValueError as error:
-                problems.append(f"{name}: is not JSON: {error}")
+                return read_object(written, name)
+            except ReplyErrors as error:
+                problems += error.errors
                 continue
         if is_object(written):
             return written

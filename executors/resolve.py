@@ -1,4 +1,4 @@
-"""References in arguments: one pass over literals puts values in their place; what it puts there is never read again."""
+"""References in arguments: one pass over literals puts values in their place, and never reads those again."""
 
 import re
 from collections.abc import Mapping
@@ -75,7 +75,9 @@ def _step_value(reference: Json, inputs: Mapping[str, Value]) -> Value:
         raise ReferenceMissing(f"{reference!r} is not a reference; write step or step.path.to[0].field")
     step, path = found.groups()
     if step not in inputs:
-        there = f"this step has values of {', '.join(sorted(inputs))}" if inputs else "this step has no values of others"
+        there = (
+            f"this step has values of {', '.join(sorted(inputs))}" if inputs else "this step has no values of others"
+        )
         raise ReferenceMissing(f"step {step} gave no value; {there}")
     return Value(follow(inputs[step].data, path, start=step), inputs[step].label)
 

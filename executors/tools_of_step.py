@@ -49,7 +49,9 @@ class StepTools:
     @classmethod
     def from_json(cls, names: Json, tools: Iterable[Tool]) -> "StepTools":
         known = set(names.values())
-        return cls(names, tuple(sorted((tool for tool in tools if tool.full_name in known), key=lambda tool: tool.wire)))
+        return cls(
+            names, tuple(sorted((tool for tool in tools if tool.full_name in known), key=lambda tool: tool.wire))
+        )
 
 
 def find_tool(written: str, tools: Iterable[Tool]) -> Tool | None:

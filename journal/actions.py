@@ -29,6 +29,7 @@ CHOICES: dict[ActionKind, tuple[str, ...]] = {
 }
 SAYS_NO: frozenset[str] = frozenset({"deny", "decline", "reject", "cancel", "finish", "give_up"})
 """Choices that need no level: nothing happens by them."""
+_SAID_YES = "choice NOT IN ({})".format(", ".join(f"'{choice}'" for choice in sorted(SAYS_NO)))
 LEVELS: tuple[Level, ...] = ("host", "person", "passkey")
 
 APPROVED_SECONDS = 600.0
@@ -160,7 +161,8 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
         "via": decision.via,
     }
     append_event(tx, action.run, NewEvent("action.decided", said, step=action.step), at=now, outlet=outlet)
-    line = AuditLine("action.decided", said | {"hash": action.hash, "note": decision.note, "client": decision.client}, run=action.run)
+    proof: JsonObject = {"hash": action.hash, "note": decision.note, "client": decision.client}
+    line = AuditLine("action.decided", said | proof, run=action.run)
     append_audit(tx, line, owner=action.owner, at=now, outlet=outlet)
     return get_action(tx, action.id, owner=action.owner)
 
@@ -185,9 +187,22 @@ def supersede(tx: Transaction, action: Action) -> bool:
 
 
 def consume(tx: Transaction, action_id: str, *, hash_: str) -> bool:
-    """Use an approval for exactly what it was given for; true once."""
+    """Use an approval for exactly what it was given for; true once, and never for a no."""
     sql = "UPDATE actions SET state = 'consumed', handled = 1 WHERE id = ? AND state = 'decided' AND hash = ?"
-    return tx.change(sql, (action_id, hash_)) == 1
+    return tx.change(f"{sql} AND {_SAID_YES}", (action_id, hash_)) == 1
+
+
+def settle(tx: Transaction, action: Action, *, expired: bool) -> None:
+    """Note that the drive has acted on a decision or on the lapse of an action; a decision that came keeps its record."""
+    lapsed = "'expired'" if expired else "state"
+    sql = f"UPDATE actions SET handled = 1, state = CASE state WHEN 'waiting' THEN {lapsed} ELSE state END WHERE id = ?"
+    tx.change(sql, (action.id,))
+
+
+def drop_approvals(tx: Transaction, run_id: str) -> None:
+    """Void each yes not yet used. A person's no, and a word on what became of a call, hold under any settings."""
+    sql = f"UPDATE actions SET state = 'superseded', handled = 1 WHERE run = ? AND state = 'decided' AND {_SAID_YES}"
+    tx.change(f"{sql} AND choice NOT IN ('done', 'not_done')", (run_id,))
 
 
 def get_action(tx: Transaction, action_id: str, *, owner: str) -> Action:

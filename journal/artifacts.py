@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,10 @@ from .database import Database, Row, Transaction
 from .errors import StoreError, UnknownId
 from .values import Label
 from .world import World
+
+
+class ArtifactLost(StoreError):
+    """What was kept is gone or was changed on disk; no later try will find it."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +42,40 @@ class NewArtifact:
     label: Label
 
 
+def _anyone(tx: Transaction) -> None:
+    """The guard of artifacts that belong to no drive."""
+
+
 class Artifacts:
     """The artifacts of a store. File names are ids, never text of a model or server."""
 
-    def __init__(self, database: Database, world: World) -> None:
+    def __init__(self, database: Database, world: World, guard: Callable[[Transaction], None] = _anyone) -> None:
         self._database = database
         self._world = world
+        self._guard = guard
         self._folder = database.path.parent / "artifacts"
 
+    def guarded(self, guard: Callable[[Transaction], None]) -> "Artifacts":
+        """The same artifacts, where adding one needs that `guard` does not raise."""
+        return Artifacts(self._database, self._world, guard)
+
     async def add(self, run_id: str, new: NewArtifact) -> Artifact:
-        """Keep `new.content`; raises StoreError if the disk does not take it."""
+        """Keep `new.content`. Raises StoreError if the disk does not take it, or UnknownId."""
         artifact_id = self._world.new_id("f")
         try:
-            await anyio.to_thread.run_sync(_write_whole, self._folder / run_id, artifact_id, new.content)
+            sha256 = await anyio.to_thread.run_sync(_write_whole, self._folder / run_id, artifact_id, new.content)
         except OSError as error:
             raise StoreError(f"{self._folder}: {error.strerror}; free some space, nothing kept is lost") from error
         self._world.reach("artifact.file")
-        kept = Artifact(
-            artifact_id, run_id, new.step, new.call, new.media_type, len(new.content),
-            hashlib.sha256(new.content).hexdigest(), new.label,
-        )  # fmt: skip
-        await self._database.write("artifact.row", lambda tx: _insert(tx, kept, self._world.now()))
+        size = len(new.content)
+        kept = Artifact(artifact_id, run_id, new.step, new.call, new.media_type, size, sha256, new.label)
+
+        def change(tx: Transaction) -> None:
+            self._guard(tx)
+            if _insert(tx, kept, self._world.now()) != 1:
+                raise UnknownId("run", run_id)
+
+        await self._database.write("artifact.row", change)
         return kept
 
     async def get(self, artifact_id: str, *, run_id: str) -> Artifact:
@@ -68,14 +87,14 @@ class Artifacts:
         return _artifact(row)
 
     async def content(self, artifact: Artifact) -> bytes:
-        """The whole file; raises StoreError if it is gone or was changed."""
+        """The whole file; raises ArtifactLost if it is gone or was changed."""
         path = self._folder / artifact.run / artifact.id
         try:
-            content = await anyio.Path(path).read_bytes()
+            content, sha256 = await anyio.to_thread.run_sync(_read_whole, path)
         except OSError as error:
-            raise StoreError(f"artifact {artifact.id} cannot be read: {error.strerror}") from error
-        if hashlib.sha256(content).hexdigest() != artifact.sha256:
-            raise StoreError(f"artifact {artifact.id} was changed on disk; it is not used")
+            raise ArtifactLost(f"artifact {artifact.id} cannot be read: {error.strerror}; run its step again") from error
+        if sha256 != artifact.sha256:
+            raise ArtifactLost(f"artifact {artifact.id} was changed on disk and is not used; run its step again")
         return content
 
     async def of_run(self, run_id: str) -> list[Artifact]:
@@ -83,7 +102,7 @@ class Artifacts:
         return [_artifact(row) for row in await self._database.read(lambda tx: tx.rows(sql, (run_id,)))]
 
 
-def _write_whole(folder: Path, name: str, content: bytes) -> None:
+def _write_whole(folder: Path, name: str, content: bytes) -> str:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = folder / f"{name}.part"
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -91,16 +110,28 @@ def _write_whole(folder: Path, name: str, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.rename(folder / name)
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    _sync_folders(folder, folder.parent, folder.parent.parent)
+    return hashlib.sha256(content).hexdigest()
 
 
-def _insert(tx: Transaction, kept: Artifact, at: float) -> None:
-    tx.change(
+def _sync_folders(*folders: Path) -> None:
+    # Windows has no way to sync a folder.
+    if sys.platform != "win32":  # pragma: no branch
+        for folder in folders:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _read_whole(path: Path) -> tuple[bytes, str]:
+    content = path.read_bytes()
+    return content, hashlib.sha256(content).hexdigest()
+
+
+def _insert(tx: Transaction, kept: Artifact, at: float) -> int:
+    return tx.change(
         "INSERT INTO artifacts (id, run, owner, step, call, media_type, size, sha256, label, created_at)"
         " SELECT ?, id, owner, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ?",
         (

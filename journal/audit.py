@@ -1,12 +1,13 @@
 """The tamper-evident part of the history: a chain of hashes over every decision and effect of the store."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .canonical import canonical
-from .database import Transaction
+from .database import Row, Transaction
 from .outlet import Outlet
-from .values import JsonObject
+from .values import Json, JsonObject
 
 GENESIS = hashlib.sha256(b"steprelay audit 1").hexdigest()
 """What the first line of a store points back to."""
@@ -26,14 +27,26 @@ def append_audit(tx: Transaction, line: AuditLine, *, owner: str, at: float, out
     last = tx.row("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
     seq, prev = (int(last["seq"]) + 1, str(last["hash"])) if last else (1, GENESIS)
     data = canonical(outlet.json(line.data)).decode()
-    hash_ = chain_hash(prev, seq, line.type, run=line.run, at=at, data=data)
+    hash_ = _chained(prev, [seq, owner, at, line.run, line.type, data])
     tx.change(
         "INSERT INTO audit (seq, owner, at, run, type, data, prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (seq, owner, at, line.run, line.type, data, prev, hash_),
     )
 
 
-def chain_hash(prev: str, seq: int, type_: str, *, run: str | None, at: float, data: str) -> str:
-    """SHA-256 over the previous hash and the canonical form of the line."""
-    body = canonical({"seq": seq, "type": type_, "run": run, "at": at, "data": data})
-    return hashlib.sha256(prev.encode() + body).hexdigest()
+def verify_chain(rows: Iterable[Row]) -> int | None:
+    """The number of the first of these rows (all of a store's, in order) that does not follow from those before it.
+
+    None if the chain holds. That lines are missing at the end can only be told from a head kept elsewhere.
+    """
+    prev = GENESIS
+    for count, row in enumerate(rows, start=1):
+        fields = [row[name] for name in ("seq", "owner", "at", "run", "type", "data")]
+        if row["seq"] != count or row["prev"] != prev or row["hash"] != _chained(prev, fields):
+            return int(row["seq"])
+        prev = row["hash"]
+    return None
+
+
+def _chained(prev: str, fields: list[Json]) -> str:
+    return hashlib.sha256(prev.encode() + canonical(fields)).hexdigest()

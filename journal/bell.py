@@ -1,13 +1,18 @@
 """Tells those who wait, within one process, that something changed about a run."""
 
+from weakref import WeakValueDictionary
+
 import anyio
 
 
 class Bell:
-    """Rung after a commit. `wait` returns at the first ring after `listen`, so nothing is missed between the two."""
+    """Rung after a commit. Whoever waits takes the event before looking at the state, so nothing is missed.
+
+    Holds nothing for runs to which nobody listens: an event lives as long as somebody has it.
+    """
 
     def __init__(self) -> None:
-        self._events: dict[str, anyio.Event] = {}
+        self._events: WeakValueDictionary[str, anyio.Event] = WeakValueDictionary()
 
     def listen(self, run_id: str) -> anyio.Event:
         """The event that the next ring for this run sets; take it before looking at the state."""

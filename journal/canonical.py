@@ -17,7 +17,10 @@ class NotCanonical(SteprelayError):
 
 
 def canonical(data: Json) -> bytes:
-    """RFC 8785 bytes of `data`; integers beyond 2**53 - 1 are kept exact as {"$integer": "…"}. Raises NotCanonical."""
+    """RFC 8785 bytes of `data`. Raises NotCanonical.
+
+    Integers beyond 2**53 - 1 are kept exact as {"$integer": "…"}; a member of that name has one more `$` in front.
+    """
     try:
         return rfc8785.dumps(_exact(data))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
@@ -34,8 +37,13 @@ def _exact(data: Json) -> Json:
         return {"$integer": str(data)}
     if isinstance(data, dict):
         members = cast("JsonObject", data)
-        return {key: _exact(item) for key, item in members.items()}
+        return {_escaped(key): _exact(item) for key, item in members.items()}
     if isinstance(data, list | tuple):
         items = cast("Sequence[Json]", data)
         return [_exact(item) for item in items]
     return data
+
+
+def _escaped(key: Json) -> Json:
+    # A key that is no text is left for the canonical form to refuse.
+    return f"${key}" if isinstance(key, str) and key.endswith("$integer") else key

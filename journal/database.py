@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 import anyio
 
 from .errors import StoreError
+from .locks import check_locks
 from .schema import MIGRATIONS, VERSION
 from .world import World
 
@@ -32,15 +33,22 @@ class Transaction:
         self._connection = connection
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(sql, parameters).fetchall()
+        return self._execute(sql, parameters).fetchall()
 
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
-        found: Row | None = self._connection.execute(sql, parameters).fetchone()
+        found: Row | None = self._execute(sql, parameters).fetchone()
         return found
 
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; returns how many rows it changed."""
-        return self._connection.execute(sql, parameters).rowcount
+        return self._execute(sql, parameters).rowcount
+
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, parameters)
+        except UnicodeEncodeError:
+            # Text of models and servers may hold half a surrogate pair, which has no UTF-8 form.
+            return self._connection.execute(sql, [_storable(value) for value in parameters])
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Database:
         self._world = world
         self._changes: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._queries: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._closed = False
 
     async def read(self, query: Callable[[Transaction], T]) -> T:
         return await self._hand_over(self._queries, "read", query)
@@ -80,6 +89,8 @@ class Database:
     async def _hand_over(
         self, jobs: "queue.SimpleQueue[_Job[Any] | None]", point: str, work: Callable[[Transaction], T]
     ) -> T:
+        if self._closed:
+            raise StoreError(f"{self.path} was closed; nothing more is read or written here")
         job = _Job(point, work, Future[T]())
         jobs.put(job)
         # The threads are ours and know no event loop, so a concurrent future carries the result across.
@@ -93,6 +104,8 @@ class Database:
         self._serve(ready, self._queries, self._answer, writes=False)
 
     def stop(self) -> None:
+        """Have both threads end after what they were given so far."""
+        self._closed = True
         self._changes.put(None)
         self._queries.put(None)
 
@@ -104,23 +117,17 @@ class Database:
         *,
         writes: bool,
     ) -> None:
+        # From here on a waiter that was cancelled no longer cancels the future under us.
+        if not ready.set_running_or_notify_cancel():
+            return
         try:
-            connection = _connect(self.path, migrate=writes)
-        except (sqlite3.Error, OSError, StoreError) as error:
+            connection = _connect(self.path, writes=writes)
+        except (sqlite3.Error, StoreError) as error:
             ready.set_exception(_explained(self.path, error))
             return
         ready.set_result(None)
-        while (job := jobs.get()) is not None:
-            group = [job]
-            stop = False
-            while len(group) < _GROUP and not jobs.empty():
-                if (more := jobs.get()) is None:
-                    stop = True
-                    break
-                group.append(more)
+        while group := _next_group(jobs):
             handle(connection, group)
-            if stop:
-                break
         connection.close()
 
     def _answer(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
@@ -143,7 +150,7 @@ class Database:
             for job in live:
                 results.append((job, *self._try_change(connection, job)))
             connection.execute("COMMIT")
-        except (sqlite3.Error, StoreError) as error:
+        except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
             _roll_back(connection)
             results = [(job, None, _explained(self.path, error)) for job in live]
         for job, result, problem in results:
@@ -158,13 +165,14 @@ class Database:
         connection.execute("SAVEPOINT change")
         try:
             result = job.work(Transaction(connection))
-        except sqlite3.OperationalError:
-            raise
-        except Exception as error:  # noqa: BLE001  # handed to whoever waits; only this change is undone
+            connection.execute("RELEASE change")
+        except Exception as error:
+            # A full disk and the like make SQLite undo the whole transaction, so there is no change left to undo.
+            if not connection.in_transaction:
+                raise
             connection.execute("ROLLBACK TO change")
             connection.execute("RELEASE change")
-            return None, error
-        connection.execute("RELEASE change")
+            return None, _explained(self.path, error) if isinstance(error, sqlite3.Error) else error
         self._world.reach(f"{job.point}.written")
         return result, None
 
@@ -173,6 +181,7 @@ class Database:
 async def open_database(path: Path, world: World) -> AsyncGenerator[Database]:
     """Open (and create or migrate) the store at `path`; raises StoreError that names the file and the way out."""
     _make_private(path)
+    check_locks(path.parent / "leases")
     database = Database(path, world)
     threads: list[threading.Thread] = []
     try:
@@ -190,6 +199,23 @@ async def open_database(path: Path, world: World) -> AsyncGenerator[Database]:
                 await anyio.to_thread.run_sync(thread.join, 5.0)
 
 
+def _next_group(jobs: "queue.SimpleQueue[_Job[Any] | None]") -> list[_Job[Any]]:
+    """What waits now, at least one; empty when it is time to stop."""
+    group: list[_Job[Any]] = []
+    while not group or (len(group) < _GROUP and not jobs.empty()):
+        if (job := jobs.get()) is None:
+            # Seen again by the next call, after the changes before it are done.
+            if group:
+                jobs.put(None)
+            break
+        group.append(job)
+    return group
+
+
+def _storable(value: Any) -> Any:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
 def _make_private(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -198,13 +224,19 @@ def _make_private(path: Path) -> None:
         raise StoreError(f"{path} cannot be written ({error.strerror}); set `store` to a folder you own") from error
 
 
-def _connect(path: Path, *, migrate: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    if migrate:
-        _migrate(path, connection)
+def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS)
+    try:
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA synchronous = FULL")
+        if writes:
+            connection.execute("PRAGMA journal_mode = WAL")
+            _migrate(path, connection)
+        else:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -253,6 +285,8 @@ def _explained(path: Path, error: Exception) -> StoreError:
         way = "the file is damaged; move it away or restore a copy, and a new one is made"
     elif "full" in text or "I/O" in text or "readonly" in text:
         way = "free some space or make it writable; what was committed is kept"
+    elif "unable to open" in text:
+        way = "make sure that it is a file in a folder you own, or set `store` to another file"
     else:
-        way = "see the log beside it"
+        way = "what was committed is kept; the log in the state folder has more"
     return StoreError(f"{path}: {text}; {way}")

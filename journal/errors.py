@@ -28,6 +28,14 @@ class MemoMismatch(SteprelayError):
         )
 
 
+class KeyReused(SteprelayError):
+    """A drive recorded a second result under one memo key: a fault of ours, since a key is used once per drive."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"{key} has been recorded already; the run ends with what it has, please report this")
+
+
 class UnknownId(SteprelayError):
     """No run, action or artifact of this owner has that id."""
 

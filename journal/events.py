@@ -60,7 +60,7 @@ def append_event(tx: Transaction, run_id: str, event: NewEvent, *, at: float, ou
     tx.change("UPDATE runs SET last_seq = last_seq + 1, updated_at = ? WHERE id = ?", (at, run_id))
     found = tx.rows("SELECT last_seq, owner FROM runs WHERE id = ?", (run_id,))[0]
     seq = int(found["last_seq"])
-    data = json.dumps(outlet.json(event.data), ensure_ascii=False)
+    data = json.dumps(outlet.json(event.data))
     tx.change(
         "INSERT INTO events (run, owner, seq, at, type, step, call, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (run_id, found["owner"], seq, at, event.type, event.step, event.call, data),

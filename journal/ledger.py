@@ -51,7 +51,10 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Reservation:
-    """Who is about to spend: `key` is the call's memo key; `role`, `worker` and `model` are for the accounts."""
+    """Who is about to spend: `key` is the call's memo key; `role`, `worker` and `model` are for the accounts.
+
+    `cost_known` is false where the model's price is not known; it counts if the call is lost.
+    """
 
     key: str
     amount: Amount
@@ -60,6 +63,7 @@ class Reservation:
     role: str | None = None
     worker: str | None = None
     model: str | None = None
+    cost_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,17 +87,23 @@ _DAY = 86_400.0
 
 
 def reserve(tx: Transaction, run: Row, reservation: Reservation, *, limits: Limits, at: float) -> None:
-    """Set the worst case aside inside a change. Raises BudgetReached that names the limit, changing nothing."""
+    """Set the worst case aside inside a change. Raises BudgetReached that names the limit.
+
+    An open reservation under the same key is replaced; what was settled under it goes on counting.
+    """
+    settled = "UPDATE ledger SET key = key || '#' || rowid WHERE run = ? AND key = ? AND epoch = ? AND state != 'reserved'"
+    tx.change(settled, (run["id"], reservation.key, run["epoch"]))
     _check(tx, run, reservation, limits=limits, at=at)
     amount = reservation.amount
     tx.change(
         "INSERT OR REPLACE INTO ledger (run, owner, key, epoch, kind, purpose, state, step, worker, role, model,"
-        " model_calls, tool_calls, tokens, usd, at) VALUES (?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " model_calls, tool_calls, tokens, usd, cost_known, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(run["id"], run["owner"], reservation.key, run["epoch"]),
             *("model" if amount.model_calls else "tool", reservation.purpose),
             *(reservation.step, reservation.worker, reservation.role, reservation.model),
-            *(amount.model_calls, amount.tool_calls, amount.tokens, amount.usd, at),
+            *(amount.model_calls, amount.tool_calls, amount.tokens, amount.usd, int(reservation.cost_known), at),
         ),
     )
 

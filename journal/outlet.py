@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import cast
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from .values import Json, JsonObject
 
@@ -14,7 +14,10 @@ _SHORTEST = 8
 
 
 class Outlet:
-    """Replaces each secret, also in base64, hex, URL and JSON form, by `[secret:NAME]`."""
+    """Replaces each secret, also in base64, hex, URL and JSON form, by `[secret:NAME]`.
+
+    Half a surrogate pair, which no encoding can carry, leaves as `?`.
+    """
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
         forms: dict[str, str] = {}
@@ -26,14 +29,14 @@ class Outlet:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     def text(self, text: str) -> str:
+        if not text.isascii():
+            text = text.encode(errors="replace").decode()
         if self._pattern is None:
             return text
         return self._pattern.sub(lambda found: self._forms[found.group()], text)
 
     def json(self, data: Json) -> Json:
         """The same data with every string, keys too, passed through `text`."""
-        if self._pattern is None:
-            return data
         if isinstance(data, str):
             return self.text(data)
         if isinstance(data, dict):
@@ -47,7 +50,7 @@ class Outlet:
 
 def _forms(value: str) -> set[str]:
     raw = value.encode()
-    forms = {value, quote(value, safe=""), quote(value), raw.hex(), raw.hex().upper()}
+    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), raw.hex(), raw.hex().upper()}
     forms |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         forms |= {encode(raw).decode(), encode(raw).decode().rstrip("=")}

@@ -22,5 +22,5 @@ class Remembered:
 
     async def put(self, kind: str, name: str, value: Json) -> None:
         sql = "INSERT OR REPLACE INTO remembered (owner, kind, name, value, at) VALUES (?, ?, ?, ?, ?)"
-        parameters = (self._owner, kind, name, json.dumps(value, ensure_ascii=False), self._world.now())
+        parameters = (self._owner, kind, name, json.dumps(value), self._world.now())
         await self._database.write("remembered", lambda tx: tx.change(sql, parameters))

@@ -14,13 +14,14 @@ from .actions import (
     latest_action,
     refusals_in_a_row,
     refused_before,
+    settle as settle_decision,
 )
 from .artifacts import Artifacts
 from .audit import AuditLine, append_audit
 from .bell import Bell
 from .canonical import digest
 from .database import Database, Row, Transaction
-from .errors import Fenced, MemoMismatch, SteprelayError
+from .errors import Fenced, KeyReused, MemoMismatch, SteprelayError
 from .events import NewEvent, append_event
 from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
 from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, usage
@@ -86,7 +87,7 @@ class RunJournal:
         self.limits = limits
         self.world = shared.world
         self.outlet = shared.outlet
-        self.artifacts = shared.artifacts
+        self.artifacts = shared.artifacts.guarded(self._hold)
         self.bell = shared.bell
         self.taken_at = shared.world.now()
         self._database = shared.database
@@ -109,7 +110,7 @@ class RunJournal:
         return Recorded(json.loads(row["value"]))
 
     async def record(self, key: str, meaning: Meaning, value: Json, *, events: Sequence[NewEvent] = ()) -> None:
-        """Write a result down, with the events that tell of it. Raises Fenced."""
+        """Write a result down, with the events that tell of it. Raises Fenced, or KeyReused where there is one."""
         await self._write("memo", lambda tx, run: self._put_memo(tx, key, meaning, value=value, events=events))
 
     async def memo(self, key: str, meaning: Meaning, make: Callable[[], Awaitable[Json]]) -> Json:
@@ -199,9 +200,7 @@ class RunJournal:
 
     async def settle_action(self, action: Action, *, expired: bool = False) -> None:
         """Note that the drive has acted on a decision (or on the lapse) of this action."""
-        state = "expired" if expired else action.state
-        sql = "UPDATE actions SET handled = 1, state = ? WHERE id = ?"
-        await self._write("action.handled", lambda tx, run: tx.change(sql, (state, action.id)))
+        await self._write("action.handled", lambda tx, run: settle_decision(tx, action, expired=expired))
 
     async def supersede_action(self, action: Action) -> None:
         """End an action whose approval lapsed or whose subject changed; it may be asked again under its key."""
@@ -235,10 +234,9 @@ class RunJournal:
 
         def change(tx: Transaction, run: Row) -> None:
             known: list[str] = json.loads(run["warnings"])
-            if text not in known:
-                warnings = json.dumps([*known, self.outlet.text(text)], ensure_ascii=False)
-                tx.change("UPDATE runs SET warnings = ? WHERE id = ?", (warnings, self.run.id))
-                self._append(tx, (NewEvent("warning", {"text": text}),))
+            if (said := self.outlet.text(text)) not in known:
+                tx.change("UPDATE runs SET warnings = ? WHERE id = ?", (json.dumps([*known, said]), self.run.id))
+                self._append(tx, (NewEvent("warning", {"text": said}),))
 
         await self._write("warning", change)
 
@@ -322,14 +320,18 @@ class RunJournal:
 
     async def _write(self, point: str, change: Callable[[Transaction, Row], T]) -> T:
         def fenced(tx: Transaction) -> T:
-            sql = "UPDATE runs SET driven_seconds = ?, updated_at = ? WHERE id = ? AND epoch = ? AND ended_at IS NULL"
-            if tx.change(sql, (self.driven_seconds, self.world.now(), self.run.id, self.run.epoch)) != 1:
-                raise Fenced(self.run.id)
+            self._hold(tx)
             return change(tx, self._rows(tx)[0])
 
         result = await self._database.write(point, fenced)
         self.bell.ring(self.run.id)
         return result
+
+    def _hold(self, tx: Transaction) -> None:
+        """Raises Fenced unless this drive still has the run."""
+        sql = "UPDATE runs SET driven_seconds = ?, updated_at = ? WHERE id = ? AND epoch = ? AND ended_at IS NULL"
+        if tx.change(sql, (self.driven_seconds, self.world.now(), self.run.id, self.run.epoch)) != 1:
+            raise Fenced(self.run.id)
 
     def _append(self, tx: Transaction, events: Iterable[NewEvent]) -> None:
         for event in events:
@@ -338,13 +340,11 @@ class RunJournal:
     def _put_memo(
         self, tx: Transaction, key: str, meaning: Meaning, *, value: Json, events: Sequence[NewEvent]
     ) -> None:
-        tx.change(
-            "INSERT INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(self.run.id, self.run.owner, key, meaning.name, meaning.hash),
-                *(json.dumps(value, ensure_ascii=False), self.run.epoch, self.world.now()),
-            ),
-        )
+        # JSON in ASCII gives back whatever it was given, half a surrogate pair too.
+        row = (self.run.id, self.run.owner, key, meaning.name, meaning.hash, json.dumps(value), self.run.epoch)
+        sql = "INSERT OR IGNORE INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        if tx.change(sql, (*row, self.world.now())) != 1:
+            raise KeyReused(key)
         self._append(tx, events)
 
     def _put_intent(self, tx: Transaction, run: Row, key: str, intent: NewIntent) -> None:

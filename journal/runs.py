@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from .actions import drop_approvals
 from .canonical import digest
 from .database import Row, Transaction
 from .errors import SteprelayError, UnknownId
@@ -113,9 +114,9 @@ def create_or_attach(tx: Transaction, new: NewRun, *, driver: str, world: World,
 
 def _same_request(tx: Transaction, new: NewRun, now: float) -> str | None:
     if new.idempotency_key is not None:
-        sql = "SELECT id, request_hash FROM runs WHERE owner = ? AND idempotency_key = ?"
+        sql = "SELECT id, goal, context FROM runs WHERE owner = ? AND idempotency_key = ?"
         found = tx.row(sql, (new.owner, new.idempotency_key))
-        if found is not None and found["request_hash"] != new.request_hash:
+        if found is not None and (found["goal"], found["context"]) != (new.goal, new.context):
             raise KeyInUse(new.idempotency_key, found["id"])
     else:
         found = tx.row(
@@ -140,10 +141,25 @@ def list_runs(tx: Transaction, *, owner: str, status: str | None, limit: int) ->
     return [run_from_row(row) for row in tx.rows(sql, (owner, status, status, limit))]
 
 
-def unfinished_runs(tx: Transaction, *, owner: str) -> list[Run]:
-    """Oldest first, so that what came first is driven first."""
-    sql = "SELECT * FROM runs WHERE owner = ? AND ended_at IS NULL ORDER BY created_at, id"
-    return [run_from_row(row) for row in tx.rows(sql, (owner,))]
+@dataclass(frozen=True)
+class Ready:
+    """A run that could go on now if its driver, where it has one, is dead."""
+
+    id: str
+    epoch: int
+    driver: str | None
+    cancelled: bool
+
+
+def ready_runs(tx: Transaction, *, owner: str, fingerprint: str, at: float) -> list[Ready]:
+    """Runs of these settings, and cancelled ones of any, that do not wait; oldest first. Reads an index only."""
+    sql = (
+        "SELECT id, epoch, driver, cancel_reason IS NOT NULL cancelled FROM runs"
+        " WHERE owner = ? AND ended_at IS NULL AND (fingerprint = ? OR cancel_reason IS NOT NULL)"
+        " AND (driver IS NOT NULL OR status != 'awaiting_approval' OR wake_at <= ?) ORDER BY created_at, id"
+    )
+    rows = tx.rows(sql, (owner, fingerprint, at))
+    return [Ready(row["id"], row["epoch"], row["driver"], bool(row["cancelled"])) for row in rows]
 
 
 def mark_delivered(tx: Transaction, run_id: str) -> None:
@@ -152,28 +168,36 @@ def mark_delivered(tx: Transaction, run_id: str) -> None:
 
 
 def request_cancel(tx: Transaction, run: Run, reason: str, *, at: float) -> bool:
-    """Have the run end as cancelled by whoever drives it next; false if it has ended already."""
+    """Have the run end as cancelled by whoever drives it next; the first reason stays. False if it has ended already."""
     sql = (
-        "UPDATE runs SET cancel_reason = ?, wake_at = 0, updated_at = ?"
-        " WHERE id = ? AND ended_at IS NULL AND cancel_reason IS NULL"
+        "UPDATE runs SET cancel_reason = COALESCE(cancel_reason, ?), wake_at = 0, updated_at = ?"
+        " WHERE id = ? AND ended_at IS NULL"
     )
     return tx.change(sql, (reason, at, run.id)) == 1
 
 
 def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, at: float) -> None:
-    """Let the run go on under other settings: its memo is kept, approvals not yet used are dropped."""
-    tx.change(
-        "UPDATE runs SET fingerprint = ?, settings_path = ?, wake_at = 0, updated_at = ? WHERE id = ?",
-        (fingerprint, settings_path, at, run.id),
+    """Let the run go on under other settings: its memo is kept, approvals not yet used are dropped.
+
+    A drive under the old settings, should one be at work, may write nothing more.
+    """
+    tx.change("UPDATE runs SET wake_at = 0, updated_at = ? WHERE id = ?", (at, run.id))
+    sql = (
+        "UPDATE runs SET fingerprint = ?, settings_path = ?, driver = NULL, epoch = epoch + 1"
+        " WHERE id = ? AND fingerprint != ?"
     )
-    if fingerprint != run.fingerprint:
-        tx.change("UPDATE actions SET state = 'superseded' WHERE run = ? AND state = 'decided'", (run.id,))
+    if tx.change(sql, (fingerprint, settings_path, run.id, fingerprint)):
+        drop_approvals(tx, run.id)
 
 
 def reopen(tx: Transaction, run: Run, *, options: JsonObject, at: float) -> None:
-    """Let an ended run go on (`runs resume`), with these options; its end is written again when it ends again."""
+    """Let an ended run go on (`runs resume`), with these options; its end is written again when it ends again.
+
+    A run that has not ended is left alone.
+    """
     tx.change(
         "UPDATE runs SET status = 'running', stop_reason = NULL, ended_at = NULL, cancel_reason = NULL, delivered = 0,"
-        " options = ?, driver = NULL, wake_at = 0, updated_at = ? WHERE id = ?",
+        " options = ?, driver = NULL, epoch = epoch + 1, wake_at = 0, updated_at = ?"
+        " WHERE id = ? AND ended_at IS NOT NULL",
         (json.dumps(options), at, run.id),
     )

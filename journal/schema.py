@@ -13,7 +13,9 @@ MIGRATIONS: tuple[str, ...] = (
         created_at REAL NOT NULL, updated_at REAL NOT NULL, ended_at REAL
     );
     CREATE INDEX runs_by_owner ON runs (owner, created_at);
-    CREATE INDEX runs_unfinished ON runs (owner, created_at) WHERE ended_at IS NULL;
+    CREATE INDEX runs_unfinished ON runs (
+        owner, created_at, id, fingerprint, status, driver, wake_at, epoch, cancel_reason, ended_at
+    ) WHERE ended_at IS NULL;
     CREATE UNIQUE INDEX runs_by_key ON runs (owner, idempotency_key) WHERE idempotency_key IS NOT NULL;
     CREATE TABLE memo (
         run TEXT NOT NULL, owner TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, hash TEXT NOT NULL,

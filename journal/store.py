@@ -16,15 +16,16 @@ from .remembered import Remembered
 from .run_journal import RunJournal, Shared
 from .runs import (
     NewRun,
+    Ready,
     Run,
     create_or_attach,
     get_run,
     list_runs,
     mark_delivered,
+    ready_runs,
     rebind,
     reopen,
     request_cancel,
-    unfinished_runs,
 )
 from .steps import StepRow, steps_of
 from .values import JsonObject
@@ -58,9 +59,10 @@ class Store:
     async def runs(self, *, status: str | None = None, limit: int = 20) -> list[Run]:
         return await self.database.read(lambda tx: list_runs(tx, owner=self.owner, status=status, limit=limit))
 
-    async def unfinished(self) -> list[Run]:
-        """All runs of this owner that have not ended, oldest first."""
-        return await self.database.read(lambda tx: unfinished_runs(tx, owner=self.owner))
+    async def ready(self, *, fingerprint: str) -> list[Ready]:
+        """The runs that a process with these settings could drive now, if nobody else does; oldest first."""
+        now = self.world.now()
+        return await self.database.read(lambda tx: ready_runs(tx, owner=self.owner, fingerprint=fingerprint, at=now))
 
     async def action(self, action_id: str) -> Action:
         """Raises UnknownId."""

@@ -12,8 +12,9 @@ from executors.tools_of_step import tools_of_worker
 
 @dataclass(frozen=True)
 class Offer:
-    """The workers that a plan may name, and a warning for each that is left out for want of its tools."""
+    """The tools there are, the workers that a plan may name, and a warning for each left out for want of its tools."""
 
+    tools: tuple[Tool, ...]
     workers: dict[str, WorkerSettings]
     warnings: tuple[str, ...]
 
@@ -34,7 +35,7 @@ def offer_workers(workers: Iterable[WorkerSettings], tools: Sequence[Tool], *, m
             warnings.append(f"worker {name!r} is left out of plans: no server has its tool {', '.join(unknown)}")
         elif worker.tools == () or tools_of_worker(worker, tools):
             listed[name] = worker
-    return Offer(listed or every, tuple(warnings))
+    return Offer(tuple(tools), listed or every, tuple(warnings))
 
 
 def never_allowed(policy: PolicySettings, tool: Tool) -> bool:

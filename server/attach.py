@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,14 +161,13 @@ class Attachment:
         if not session.can_send_request:
             return False
         began = world.monotonic()
+        result: object = None
         async with anyio.create_task_group() as group:
             group.start_soon(_Progress(self).beat)
-            try:
+            with suppress(MCPError, ValidationError):
                 result = await session.elicit_form(
                     action.question, form_schema(action), related_request_id=self.host.context.request_id
                 )
-            except (MCPError, ValidationError):
-                result = None
             group.cancel_scope.cancel()
         return await self._take(Answered(action, result, world.monotonic() - began, self.host.name))
 

@@ -1,15 +1,15 @@
 """What steprelay can be asked to do, whoever asks: hosts through MCP tools, people through the command line."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
 
-from journal.actions import SAYS_NO, Action, Decision, Level, LevelTooLow
+from journal.actions import SAYS_NO, Action, Decision, LevelTooLow, NewAction
 from journal.canonical import NotCanonical, digest
 from journal.engine import Engine
-from journal.errors import DecisionRefused
+from journal.errors import DecisionRefused, SteprelayError
 from journal.runs import NewRun, Run
 from journal.store import Store
 from journal.values import Json, JsonObject
@@ -66,9 +66,17 @@ class Product:
     driver: str
     command: str
     warm_up: Callable[[], None]
+    edited: Callable[[Action, JsonObject], Awaitable[NewAction]]
+    problem: SteprelayError | None = None
+    """Why no run can begin (no model was found); runs that are there can still be looked at and decided upon."""
 
     async def start(self, request: Request) -> str:
-        """Create the run of this request, or find the one that it repeats; returns its id. Raises KeyInUse."""
+        """Create the run of this request, or find the one that it repeats; returns its id.
+
+        Raises KeyInUse, or NoModelFound where no model could be asked.
+        """
+        if self.problem is not None:
+            raise self.problem
         budget, lowered = self.settings.budget.lowered_by(request.budget)
         options: JsonObject = request.options | {
             "budget": budget.model_dump(mode="json"),
@@ -133,7 +141,7 @@ class Product:
             )
         return None
 
-    def _only_by(self, action: Action, level: Level) -> str:
+    def _only_by(self, action: Action, level: str) -> str:
         return (
             f"Action {action.id} still waits: it needs a yes of level {level}, which approve_action cannot give. "
             f"A person decides it in a terminal: {self.command} approve {action.id}"

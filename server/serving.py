@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import anyio.abc
 
 from journal.errors import SteprelayError
 from journal.settings import state_folder
@@ -91,7 +90,7 @@ async def serve_http(found: Callable[[], Found], address: Address, *, environ: M
         config = uvicorn.Config(app, host=address.host, port=address.port, log_config=None, timeout_graceful_shutdown=2)
         http = uvicorn.Server(config)
         sys.stderr.write(f"steprelay serves http://{address.host}:{address.port}/mcp\n")
-        await http._serve()  # without its signal handlers: ours close the tool servers first
+        await http.serve()
 
     await _serve(found, serve, environ=environ, world=world)
 

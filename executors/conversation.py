@@ -1,0 +1,85 @@
+"""What one worker and its model have said so far, and how the next request is made of it."""
+
+import json
+from dataclasses import replace
+
+from downstream.model_port import Function, Message, ModelReply, ModelRequest
+from downstream.schemas import for_function
+from downstream.structured import Form, formatted
+from downstream.tools import Tool
+from journal.values import JsonObject
+
+from .brief import Brief, Style
+from .turn import Use
+from .wording import prompt
+
+TURN_TOKENS, LAST_TOKENS = 4_096, 2_048
+
+
+class Conversation:
+    """Grows with the attempt and is made again from the memo by each drive."""
+
+    def __init__(self, brief: Brief) -> None:
+        self.brief = brief
+        self.tokens = 0
+        self._messages = [Message("user", brief.first_message)]
+
+    def take(self, reply: ModelReply) -> None:
+        self.tokens += reply.spent.tokens
+        self._messages.append(reply.message())
+
+    def answer(self, use: Use, text: str) -> None:
+        """What the model gets back for a function that it used."""
+        self._messages.append(Message("user" if use.answers is None else "tool", text, answers=use.answers))
+
+    def say(self, text: str) -> None:
+        self._messages.append(Message("user", text))
+
+    def request(self, functions: tuple[Function, ...], style: Style, *, turn: int, repair: int = 0) -> ModelRequest:
+        """The next request, offering these functions in that style."""
+        system = Message("system", self.brief.system)
+        place = replace(self.brief.place, turn=turn, repair=repair)
+        if style == "functions":
+            messages = (system, *self._messages)
+            return ModelRequest(self.brief.role, place, messages, TURN_TOKENS, functions=functions)
+        listed = "\n".join(
+            f"- {each.name}: {each.description}\n  arguments: {json.dumps(each.parameters)}" for each in functions
+        )
+        told = Message("system", f"{self.brief.system}\n\n{prompt('next_action', functions=listed)}")
+        plain = ModelRequest(self.brief.role, place, (told, *map(_as_text, self._messages)), TURN_TOKENS)
+        return formatted(plain, Form("next_action", _next_action(functions), dict), style)
+
+    def last_request(self, style: Style, *, turn: int, repair: int = 0, forced: bool = True) -> ModelRequest:
+        """A request that offers nothing but the end."""
+        request = self.request((self.brief.ending,), style, turn=turn, repair=repair)
+        force = self.brief.ending.name if forced and style == "functions" else None
+        return replace(request, max_tokens=LAST_TOKENS, force=force)
+
+
+def function_of(tool: Tool) -> Function:
+    """A tool as models are offered it."""
+    return Function(tool.wire, tool.description or tool.title or tool.full_name, for_function(tool.input_schema))
+
+
+def _next_action(functions: tuple[Function, ...]) -> JsonObject:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "tool": {"type": "string", "enum": [function.name for function in functions]},
+            "arguments": {"type": "object"},
+        },
+        "required": ["tool", "arguments"],
+    }
+
+
+def _as_text(message: Message) -> Message:
+    """The same without function calls, which a model that cannot make them does not understand."""
+    if message.role == "tool":
+        return Message("user", message.content)
+    if not message.uses:
+        return message
+    said = "\n".join(
+        f'{{"tool": {json.dumps(use.name)}, "arguments": {use.arguments or "{}"}}}' for use in message.uses
+    )
+    return Message("assistant", f"{message.content}\n{said}".strip())

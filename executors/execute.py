@@ -1,0 +1,46 @@
+"""Carrying out a step from wherever its memo left off; the outcome is recorded once it is final."""
+
+from functools import partial
+from typing import assert_never
+
+from downstream.door import Waiting
+from journal.run_journal import Meaning, RunJournal
+
+from .attempts import MakeAttempt, attempts
+from .call import attempt_call
+from .compose import attempt_compose
+from .contract import Assignment, Execute, Outcome
+from .job import Equipment, Job, under_limits
+from .step import CallStep, ComposeStep, WorkerStep
+from .worker import attempt_worker
+
+
+def make_execute(equipment: Equipment) -> Execute:
+    """The one way to carry out a step. A step whose outcome is recorded is not looked at again."""
+
+    async def execute(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
+        job = Job.of(assignment)
+        key, meaning = f"{job.key}/outcome", Meaning("outcome", job.meaning)
+        bounded = under_limits(key, journal.limits)
+        for recorded in (key, bounded):
+            if (found := await journal.recall(recorded, meaning)) is not None:
+                return Outcome.from_json(found.value)
+        made = await attempts(journal, job, _maker(equipment, journal, job), retries=equipment.retries(journal))
+        if isinstance(made, Waiting):
+            return made
+        await journal.record(bounded if made.over_budget else key, meaning, made.outcome.to_json())
+        return made.outcome
+
+    return execute
+
+
+def _maker(equipment: Equipment, journal: RunJournal, job: Job) -> MakeAttempt:
+    match job.step:
+        case CallStep() as step:
+            return partial(attempt_call, equipment, journal, job, step)
+        case WorkerStep() as step:
+            return partial(attempt_worker, equipment, journal, job, step)
+        case ComposeStep() as step:
+            return partial(attempt_compose, equipment, journal, job, step)
+        case _:
+            assert_never(job.step)

@@ -1,0 +1,245 @@
+"""The loop of a worker or reviewer: reply, calls, results, until it hands something in or a limit is reached."""
+
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+from downstream.budget import within_budget
+from downstream.door import Waiting
+from downstream.model_door import NoModel
+from downstream.model_port import RETRIED, Function, ModelFailed, ModelReply, ModelRequest
+from downstream.settings import SCRIPTED
+from journal.errors import BudgetReached
+from journal.events import NewEvent
+from journal.run_journal import RunJournal
+from journal.values import Json, JsonObject
+
+from .brief import STYLES, Brief, Ended, Style
+from .built_in_tools import READ_ARTIFACT, SEARCH_TOOLS
+from .call_log import CallLog
+from .conversation import Conversation, function_of
+from .job import Equipment, under_limits
+from .own_artifacts import OwnArtifacts
+from .tool_search import find_tools
+from .tools_of_step import StepTools
+from .turn import Use, uses_of
+from .wording import prompt, quoted
+from .worker_calls import WorkerCalls, waiting_in
+
+MANY_TOOLS = 30
+"""A worker with more tools is shown a short list and searches for the others."""
+_SHORT_LIST = 10
+_REMINDERS = 2
+"""The second reply without a call has the model asked in another way."""
+
+
+class Loop:
+    """One attempt's turns. Made by `open_loop`, run once; `once_more` asks for what was handed in again."""
+
+    def __init__(self, equipment: Equipment, journal: RunJournal, brief: Brief, begun: JsonObject) -> None:
+        self.equipment = equipment
+        self.journal = journal
+        self.brief = brief
+        self.log = CallLog(read=brief.label)
+        self.talk = Conversation(brief)
+        self.tools = StepTools.from_json(begun["tools"], brief.tools)
+        self.calls = WorkerCalls(equipment, journal, brief, self.tools, self.log)
+        self._begun = begun
+        self._style: Style = begun["style"]
+        self._turn = 1
+        self._reminders = 0
+        self._over: BudgetReached | None = None
+
+    async def run(self) -> Ended | Waiting:
+        """Turns until the end. Raises Fenced and MemoMismatch only."""
+        try:
+            while (limit := await self._limit()) is None:
+                if (ended := await self._one_turn()) is not None:
+                    return ended
+        except BudgetReached as error:
+            self._over, limit = error, error.limit
+        except (ModelFailed, NoModel) as error:
+            return self._failed(error)
+        return await self._last_turn(limit)
+
+    async def once_more(self, text: str) -> JsonObject | None:
+        """What is handed in after the model was told this; None if nothing is."""
+        self.talk.say(text)
+        request = self.talk.last_request(self._style, turn=self._turn + 1, repair=1)
+        try:
+            return await self._submitted(await self._ask("repair.1", request))
+        except (ModelFailed, NoModel, BudgetReached):
+            return None
+
+    async def _one_turn(self) -> Ended | Waiting | None:
+        key = f"turn.{self._turn}"
+        try:
+            reply = await self._ask(key, self.talk.request(self._functions(), self._style, turn=self._turn))
+        except ModelFailed as error:
+            if error.kind != "bad_request" or not await self._climb_down():
+                raise
+            self._turn += 1
+            return None
+        if reply.finish == "refusal":
+            return Ended(self.log, problem=f"model {reply.model} refused to go on", may_retry=False)
+        self.talk.take(reply)
+        uses = uses_of(reply, self.brief.ending.name)
+        if not uses:
+            return await self._without_call(reply)
+        self._reminders = 0
+        if all(use.name == self.brief.ending.name for use in uses):
+            return Ended(self.log, await self._taken(uses, reply), problem=uses[0].problem)
+        return await self._call(key, uses)
+
+    async def _call(self, key: str, uses: list[Use]) -> Waiting | None:
+        answers = await self.calls.turn(f"{self.brief.key}/{key}", uses)
+        if (waiting := waiting_in(answers)) is not None:
+            return waiting
+        self.calls.note(answers)
+        for answer in answers:
+            self.talk.answer(answer.use, answer.text)
+            self._over = self._over or answer.over
+        self._turn += 1
+        return None
+
+    async def _without_call(self, reply: ModelReply) -> Ended | None:
+        """Remind a model that wrote prose; the second time, ask it in the next way."""
+        self._turn += 1
+        self._reminders += 1
+        if self._reminders >= _REMINDERS:
+            self._reminders = 0
+            if not await self._climb_down():
+                return Ended(self.log, problem=f"model {reply.model} never called a tool and never reported")
+        self.talk.say(prompt("cut_off" if reply.finish == "length" else "no_call", ending=self.brief.ending.name))
+        return None
+
+    async def _climb_down(self) -> bool:
+        """Ask in the next way from now on, and remember it for a model that has not called anything yet."""
+        if self._style == STYLES[-1]:
+            return False
+        self._style = STYLES[STYLES.index(self._style) + 1]
+        model = self.equipment.model_for(self.brief.role, self.brief.account)
+        if not self.log.made and not model.startswith(SCRIPTED):
+            await self.equipment.remembered.put("worker", _habit(model), {"style": self._style})
+        return True
+
+    async def _limit(self) -> str | None:
+        """The limit that stops the loop before the next turn: written down, so that a replay stops there too."""
+        key, meaning = f"{self.brief.key}/stop", self.brief.row("stop")
+        if (found := await self.journal.recall(key, meaning)) is not None:
+            return str(found.value["limit"]) if found.value["turn"] == self._turn else None
+        if self._over is not None:
+            return self._over.limit
+        if (
+            await self.journal.recall(f"{self.brief.key}/turn.{self._turn}", self.brief.row(self.brief.role))
+            is not None
+        ):
+            return None
+        if (limit := self._reached()) is not None:
+            await self.journal.record(key, meaning, {"turn": self._turn, "limit": limit})
+        return limit
+
+    def _reached(self) -> str | None:
+        limits = self.brief.worker.limits
+        passed = self.journal.driven_seconds - self._begun["at"]
+        reached = {
+            "tool_calls": self.log.denied > 0,
+            "repeated call": self.log.repeats,
+            "turns": self._turn > limits.turns,
+            "tokens": limits.tokens is not None and self.talk.tokens >= limits.tokens,
+            "seconds": limits.seconds is not None and passed >= limits.seconds,
+        }
+        return next((name for name, is_reached in reached.items() if is_reached), None)
+
+    async def _last_turn(self, limit: str) -> Ended:
+        """One last chance to hand something in, without tools; where the budget allows none, there is nothing."""
+        self.talk.say(prompt("last_turn", limit=limit, ending=self.brief.ending.name))
+        submission: JsonObject | None = None
+        for key, forced in (("last", True), ("last.unforced", False)):
+            request = self.talk.last_request(self._style, turn=self._turn, forced=forced)
+            try:
+                submission = await self._submitted(await self._ask(key, request))
+            except (BudgetReached, NoModel):
+                break
+            except ModelFailed as error:
+                if error.kind == "bad_request":
+                    continue
+            break
+        return Ended(self.log, submission, limit=limit, over_budget=self._over is not None)
+
+    async def _submitted(self, reply: ModelReply) -> JsonObject | None:
+        self.talk.take(reply)
+        handed_in = [use for use in uses_of(reply, self.brief.ending.name) if use.name == self.brief.ending.name]
+        return await self._taken(handed_in, reply) if handed_in else None
+
+    async def _taken(self, uses: list[Use], reply: ModelReply) -> JsonObject:
+        """What was handed in first; the history tells of fields that nobody knows and nobody will read."""
+        for use in uses:
+            self.talk.answer(use, "Received.")
+        use = uses[0]
+        known = {name.removesuffix("_json") for name in self.brief.ending.parameters["properties"]}
+        unknown = sorted(name for name in use.arguments if name.removesuffix("_json") not in known)
+        if unknown and not reply.replayed:
+            text = f"{use.name}: unknown fields dropped: {quoted(', '.join(unknown), 120)}"
+            await self.journal.say(NewEvent("warning", {"text": text}, step=self.brief.place.step))
+        return use.arguments
+
+    def _failed(self, error: ModelFailed | NoModel) -> Ended:
+        may_retry = isinstance(error, ModelFailed) and error.kind in RETRIED
+        return Ended(self.log, problem=str(error), may_retry=may_retry)
+
+    async def _ask(self, name: str, request: ModelRequest) -> ModelReply:
+        key, meaning = f"{self.brief.key}/{name}", self.brief.row(self.brief.role)
+        ask = partial(self.equipment.ask, self.journal, key, meaning, request, account=self.brief.account)
+        bounded = under_limits(key, self.journal.limits)
+        return await within_budget(self.journal, bounded, meaning, ask, step=self.brief.place.step)
+
+    def _functions(self) -> tuple[Function, ...]:
+        """The tools by name, then what is built in, then the end: always in the same order."""
+        listed = {
+            tool.wire: tool for tool in self.tools.definitions if tool.wire in self._begun["shown"]
+        } | self.calls.found
+        offered = [function_of(listed[wire]) for wire in sorted(listed)]
+        if self._begun["artifacts"]:
+            offered.append(READ_ARTIFACT)
+        if len(self.tools.names) > len(self._begun["shown"]):
+            offered.append(SEARCH_TOOLS)
+        return (*offered, self.brief.ending)
+
+
+async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> Loop:
+    """A loop at its beginning; what depends on the moment is written down: its tools, its style, its time."""
+
+    async def begin() -> Json:
+        tools = StepTools.of(brief.tools)
+        shown = list(tools.names)
+        if len(shown) > MANY_TOOLS:
+            shown = [tool.wire for tool in find_tools(brief.task, tools.definitions, limit=_SHORT_LIST)]
+        kept = bool(tools.names) or await OwnArtifacts(journal, brief.artifact_steps).any()
+        style = await _remembered_style(equipment, brief)
+        return {
+            "tools": tools.to_json(),
+            "shown": shown,
+            "artifacts": kept,
+            "style": style,
+            "at": journal.driven_seconds,
+        }
+
+    begun = await journal.memo(f"{brief.key}/begin", brief.row("begin"), begin)
+    return Loop(equipment, journal, brief, begun)
+
+
+async def _remembered_style(equipment: Equipment, brief: Brief) -> Style:
+    try:
+        model = equipment.model_for(brief.role, brief.account)
+    except NoModel:
+        return STYLES[0]
+    known = await equipment.remembered.get("worker", _habit(model))
+    names: list[Style] = [style for style in STYLES if known is not None and known["style"] == style]
+    return names[0] if names else STYLES[0]
+
+
+def _habit(model: str) -> str:
+    try:
+        return f"{model} litellm {version('litellm')}"
+    except PackageNotFoundError:
+        return f"{model} without litellm"

@@ -1,0 +1,117 @@
+"""Review: another worker, with read tools only, holds a report's claims against the evidence, not against its prose."""
+
+from dataclasses import dataclass, replace
+
+from downstream.door import Waiting
+from downstream.json_shape import is_array
+from downstream.model_port import Place
+from journal.run_journal import RunJournal
+from journal.values import Json, JsonObject
+
+from .attempts import Attempt, Number
+from .brief import Brief
+from .call_log import CallLog
+from .contract import Outcome
+from .handing_in import SUBMIT_REVIEW
+from .job import Equipment, Job
+from .loop import open_loop
+from .settings import REVIEWER
+from .step import WorkerStep
+from .tools_of_step import tools_of_worker
+from .wording import prompt, quoted, shown, wrapped
+
+_PROBLEMS = 600
+
+
+@dataclass(frozen=True)
+class Under:
+    """What is under review: the attempt's number and its calls."""
+
+    number: Number
+    log: CallLog
+
+
+async def reviewed(
+    equipment: Equipment, journal: RunJournal, job: Job, *, attempt: Attempt, under: Under
+) -> Attempt | Waiting:
+    """The attempt after its review: as it was, failed where its report is rejected, partial without a verdict."""
+    loop = await open_loop(equipment, journal, _brief(equipment, job, attempt.outcome, under))
+    ended = await loop.run()
+    if isinstance(ended, Waiting):
+        return ended
+    submission = ended.submission
+    if submission is not None and _accepted(submission) is None:
+        submission = await loop.once_more(prompt("repair", problems="- accepted: must be true or false"))
+    verdict = None if submission is None else _accepted(submission)
+    if submission is None or verdict is None:
+        why = ended.problem or (f"stopped at its limit: {ended.limit}" if ended.limit else "no verdict was handed in")
+        unreviewed = replace(attempt.outcome, status="partial", problem=f"the report was not reviewed: {why}")
+        return Attempt(replace(unreviewed, limit=ended.limit), over_budget=ended.over_budget)
+    return attempt if verdict else _rejected(attempt, submission)
+
+
+def _rejected(attempt: Attempt, submission: JsonObject) -> Attempt:
+    written = submission.get("problems")
+    said = "; ".join(map(str, written)) if is_array(written) else str(written or "no reason was given")
+    outcome = replace(
+        attempt.outcome,
+        status="failed",
+        value=None,
+        findings=tuple(finding.model_copy(update={"supported": False}) for finding in attempt.outcome.findings),
+        problem=f"the reviewer rejected the report: {quoted(said, _PROBLEMS)}",
+    )
+    return Attempt(outcome, may_retry=True)
+
+
+def _brief(equipment: Equipment, job: Job, outcome: Outcome, under: Under) -> Brief:
+    reviewer = equipment.workers.get(REVIEWER.name, REVIEWER)
+    number, step = under.number.number, job.step
+    tools = tools_of_worker(reviewer, equipment.catalogue.tools())
+    return Brief(
+        key=f"{under.number.key}/review",
+        role="reviewer",
+        place=Place(number=number, step=step.id, attempt=number),
+        meaning=job.meaning,
+        worker=reviewer,
+        task=step.task if isinstance(step, WorkerStep) else step.title,
+        system="\n\n".join(filter(None, [reviewer.instructions.strip(), prompt("reviewer")])),
+        first_message=_first_message(job, outcome, under.log),
+        tools=[tool for tool in tools if tool.class_ == "read"],
+        ending=SUBMIT_REVIEW,
+        origin="worker",
+        label=under.log.read,
+        artifact_steps=job.artifact_steps,
+        fresh=True,
+    )
+
+
+def _first_message(job: Job, outcome: Outcome, log: CallLog) -> str:
+    """The claims and the results that they cite; the worker's summary stays out."""
+    claims = [
+        f"{number}. {each.claim}\n   evidence: {', '.join(each.evidence) or 'none'}"
+        for number, each in enumerate(outcome.findings, 1)
+    ]
+    cited = dict.fromkeys(call for finding in outcome.findings for call in finding.evidence)
+    results = [f"[{call}]\n{wrapped(log.citable[call].text, origin=log.citable[call].tool)}" for call in cited]
+    task = job.step.task if isinstance(job.step, WorkerStep) else job.step.title
+    parts = [
+        f"step: {job.step.id}",
+        f"The claims answer this task: {task}",
+        f"Claims:\n{wrapped(chr(10).join(claims), origin='worker')}",
+    ]
+    data = _handed_on(outcome)
+    if data is not None:
+        parts.append(f"Data that is handed on:\n{wrapped(shown(data), origin='worker')}")
+    return "\n\n".join([*parts, "Evidence:", *results])
+
+
+def _handed_on(outcome: Outcome) -> Json | None:
+    """The report's `data`; a value that code made of summary and findings is not shown."""
+    if outcome.value is None or set(outcome.value.data) == {"summary", "findings"}:
+        return None
+    return outcome.value.data
+
+
+def _accepted(submission: JsonObject) -> bool | None:
+    written = str(submission.get("accepted", "")).strip().lower()
+    return {"true": True, "yes": True, "false": False, "no": False}.get(written)

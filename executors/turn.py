@@ -1,0 +1,56 @@
+"""What a model did in one turn: the functions that it used, natively or written down as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from downstream.json_shape import is_object
+from downstream.model_port import FunctionUse, ModelReply
+from downstream.replies import ReplyErrors, objects_in, read_object
+from journal.values import JsonObject
+
+_INSIDE = ("arguments", "arguments_json", "parameters", "input")
+MARKS: Mapping[str, str] = {"submit_report": "status", "submit_review": "accepted"}
+"""By the function that ends a loop, the field by which its bare JSON is known."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A function that a model used. `answers` is the id that its answer needs, None where it was written as text.
+
+    `problem` says why the arguments could not be read.
+    """
+
+    name: str
+    arguments: JsonObject
+    answers: str | None = None
+    problem: str | None = None
+
+
+def uses_of(reply: ModelReply, ending: str) -> list[Use]:
+    """The functions used, in order, none where the reply is prose; of JSON in the text the first that says one."""
+    if reply.uses:
+        return [_read(use.name, use.arguments, use) for use in reply.uses]
+    written = (_written(data, ending) for data in objects_in(reply.text))
+    return [use for use in written if use is not None][:1]
+
+
+def _written(data: JsonObject, ending: str) -> Use | None:
+    name = data.get("tool") or data.get("name")
+    inside = next((data[key] for key in _INSIDE if key in data), None)
+    if isinstance(name, str) and (inside is not None or "tool" in data):
+        if isinstance(inside, str):
+            return _read(name, inside)
+        return Use(name, inside if is_object(inside) else {})
+    if len(data) == 1 and is_object(inner := data.get(ending)):
+        return Use(ending, inner)
+    return Use(ending, data) if MARKS[ending] in data else None
+
+
+def _read(name: str, text: str, use: FunctionUse | None = None) -> Use:
+    answers = None if use is None else use.id
+    if not text.strip():
+        return Use(name, {}, answers)
+    try:
+        return Use(name, read_object(text, f"the arguments of {name}"), answers)
+    except ReplyErrors as error:
+        return Use(name, {}, answers, str(error))

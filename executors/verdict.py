@@ -1,0 +1,91 @@
+"""What code says became of a worker's attempt, whatever its report claims."""
+
+from dataclasses import dataclass
+
+from journal.values import JsonObject, Value
+
+from .brief import Ended
+from .call_log import CallLog
+from .contract import Finding, Outcome, OutcomeStatus, Report
+from .reports import Checked
+
+_BY_REPORT: dict[str, OutcomeStatus] = {
+    "done": "succeeded",
+    "partial": "partial",
+    "blocked": "failed",
+    "failed": "failed",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attempt that has ended, and its checked report, if it handed one in."""
+
+    step: str
+    ended: Ended
+    checked: Checked | None
+
+    @property
+    def report(self) -> Report | None:
+        return None if self.checked is None else self.checked.report
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return () if self.report is None else self.report.findings
+
+
+def outcome_of(case: Case) -> Outcome:
+    """A refused call counts before a limit, a limit before the report; a report with problems is none."""
+    log, report = case.ended.log, case.report
+    status = _status(case)
+    cited = [call for finding in case.findings for call in finding.evidence]
+    return Outcome(
+        case.step,
+        status,
+        summary=report.summary if report and report.summary else f"No report; {log.in_words}.",
+        value=_value(case, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
+        findings=case.findings,
+        problem=None if status == "succeeded" else _problem(case),
+        confidence=report.confidence if report else 0.0,
+        plan_holds=report.plan_holds if report else True,
+        suggestions=report.suggestions if report else (),
+        sources=log.sources(case.step, cited),
+        failed_calls=log.failed,
+        effects=log.effects,
+        limit=case.ended.limit,
+    )
+
+
+def _status(case: Case) -> OutcomeStatus:
+    if case.ended.log.refused is not None:
+        return "refused"
+    if case.ended.limit is not None:
+        return "partial"
+    if case.checked is None or case.checked.problems:
+        return "partial" if case.findings else "failed"
+    return _BY_REPORT[case.checked.report.status]
+
+
+def _problem(case: Case) -> str:
+    ended, report = case.ended, case.report
+    said: list[str] = []
+    if (refused := ended.log.refused) is not None:
+        said.append(f"{refused.tool} was refused: {refused.reason}")
+    if ended.limit is not None:
+        said.append(f"stopped at its limit: {ended.limit}")
+    if case.checked is not None and case.checked.problems:
+        said.append(f"the report is not complete: {'; '.join(case.checked.problems)}")
+    elif report is None:
+        said.append(ended.problem or "the worker handed in no report")
+    elif report.status != "done":
+        said.append(f"the worker reports that it is {report.status}")
+    return "; ".join(said)
+
+
+def _value(case: Case, log: CallLog) -> Value | None:
+    report = case.report
+    if report is None:
+        return None
+    findings = [finding.model_dump(mode="json") for finding in report.findings]
+    data: JsonObject = report.data or {"summary": report.summary, "findings": findings}
+    return Value(data, log.read | {"model"})

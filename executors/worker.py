@@ -1,0 +1,90 @@
+"""A worker step: a loop in a fresh context with the step's tools only, its report checked, its outcome made by code."""
+
+from dataclasses import replace
+
+from downstream.door import Origin, Waiting
+from downstream.model_port import Place
+from journal.run_journal import RunJournal
+
+from .attempts import Attempt, Number
+from .brief import Brief, Ended
+from .contract import Outcome
+from .handing_in import submit_report
+from .job import Equipment, Job
+from .loop import Loop, open_loop
+from .material import worker_material
+from .reports import Checked, Expected, check_report
+from .review import Under, reviewed
+from .settings import WorkerSettings
+from .step import WorkerStep
+from .tools_of_step import tools_of_step
+from .verdict import Case, outcome_of
+from .wording import prompt, wrapped
+
+
+async def attempt_worker(
+    equipment: Equipment, journal: RunJournal, job: Job, step: WorkerStep, number: Number
+) -> Attempt | Waiting:
+    """Let the step's worker have one go at it; its report is reviewed where the step says so."""
+    worker = equipment.workers.get(step.worker)
+    if worker is None:
+        known = ", ".join(sorted(equipment.workers))
+        return Attempt(Outcome(step.id, "failed", problem=f"there is no worker {step.worker!r}; there are {known}"))
+    brief = await _brief(equipment, journal, job, worker, number=number)
+    loop = await open_loop(equipment, journal, brief)
+    ended = await loop.run()
+    if isinstance(ended, Waiting):
+        return ended
+    checked = await _checked(step, loop, ended)
+    over = ended.over_budget
+    attempt = Attempt(outcome_of(Case(step.id, ended, checked)), may_retry=ended.may_retry, over_budget=over)
+    if step.review and ended.limit is None and attempt.outcome.status in ("succeeded", "partial"):
+        return await reviewed(equipment, journal, job, attempt=attempt, under=Under(number, ended.log))
+    return attempt
+
+
+async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None:
+    """The report, checked; with problems, after one turn to mend them. At a limit there is no such turn."""
+    if ended.submission is None:
+        return None
+    expected = Expected(ended.log.citable, had_tools=bool(loop.tools.names), output=step.output)
+    checked = check_report(ended.submission, expected)
+    if ended.problem is not None:
+        checked = replace(checked, problems=(ended.problem, *checked.problems))
+    if not checked.problems or ended.limit is not None:
+        return checked
+    problems = "\n".join(f"- {problem}" for problem in checked.problems)
+    again = await loop.once_more(prompt("repair", problems=problems))
+    mended = None if again is None else check_report(again, expected)
+    return checked if mended is None or _worse(mended, checked) else mended
+
+
+def _worse(mended: Checked, first: Checked) -> bool:
+    """A second report with problems of its own that lost findings of the first."""
+    return bool(mended.problems) and len(mended.report.findings) < len(first.report.findings)
+
+
+async def _brief(
+    equipment: Equipment, journal: RunJournal, job: Job, worker: WorkerSettings, *, number: Number
+) -> Brief:
+    step = job.step
+    assert isinstance(step, WorkerStep)
+    parts = [f"step: {step.id}", f"Task: {step.task}", await worker_material(journal, job)]
+    if number.before is not None:
+        parts.append(f"An earlier attempt failed:\n{wrapped(number.before, origin='attempt')}")
+    origin: Origin = "worker" if number.number == 1 else "retry"
+    return Brief(
+        key=number.key,
+        role="worker",
+        place=Place(step=step.id, attempt=number.number),
+        meaning=job.meaning,
+        worker=worker,
+        task=step.task,
+        system="\n\n".join(filter(None, [worker.instructions.strip(), prompt("worker")])),
+        first_message="\n\n".join(filter(None, parts)),
+        tools=tools_of_step(step.tools, worker, equipment.catalogue.tools()),
+        ending=submit_report(step.output),
+        origin=origin,
+        label=job.read,
+        artifact_steps=job.artifact_steps,
+    )

@@ -1,0 +1,105 @@
+"""What the planner floor asks models, and the forms of their replies."""
+
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from downstream.model_port import Message, ModelRequest, Place, Role
+from downstream.structured import Form, Question
+from downstream.model_door import Account
+from journal.run_journal import Meaning, RunJournal
+from journal.values import Json, JsonObject
+
+_FOLDER = Path(__file__).parent / "prompts"
+_TEXT: JsonObject = {"type": "string"}
+_TEXTS: JsonObject = {"type": "array", "items": _TEXT}
+_STEP: JsonObject = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT | {"description": "a lower-case letter, then at most 31 of a-z, 0-9 and _"},
+        "kind": {"type": "string", "enum": ["call", "worker", "compose"]},
+        "title": _TEXT | {"description": "a few words for people"},
+        "needs": _TEXTS | {"description": "ids of the steps whose results this step uses"},
+        "optional": {"type": "boolean"},
+        "review": {"type": "boolean"},
+        "tool": _TEXT | {"description": "call: server.tool"},
+        "arguments": {"type": "object", "description": 'call: literals, or {"$step": "id.path"} as a whole value'},
+        "worker": _TEXT | {"description": "worker: its name"},
+        "task": _TEXT | {"description": "worker, compose: all that is to be done, complete in itself"},
+        "tools": _TEXTS | {"description": "worker: the few tools that it needs; all of its worker's if left empty"},
+        "output": {"type": "object", "description": "worker: JSON Schema of its data, where a later step refers to it"},
+    },
+    "required": ["id", "kind"],
+}
+_STEPS: JsonObject = {"type": "array", "items": _STEP}
+
+
+def _as_it_is(data: JsonObject) -> JsonObject:
+    return data
+
+
+PLAN = Form(
+    "submit_plan",
+    {"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
+    _as_it_is,
+    "Hand in the plan.",
+)
+REVISION = Form(
+    "revise_plan",
+    {
+        "type": "object",
+        "properties": {
+            "decision": {"type": "string", "enum": ["continue", "revise", "finish"]},
+            "reason": _TEXT | {"description": "one sentence"},
+            "drop": _TEXTS | {"description": "ids of steps to take out"},
+            "add": _STEPS,
+        },
+        "required": ["decision"],
+    },
+    _as_it_is,
+    "Say how the plan goes on.",
+)
+ANSWER = Form(
+    "submit_answer",
+    {
+        "type": "object",
+        "properties": {"answer": _TEXT | {"description": "Markdown"}, "caveats": _TEXTS},
+        "required": ["answer"],
+    },
+    _as_it_is,
+    "Hand in the answer.",
+    from_text=lambda text: {"answer": text},
+)
+
+
+class Ask(Protocol):
+    """Ask a model for a reply of a form, answered from the memo where it was asked before.
+
+    Raises BudgetReached, Fenced, MemoMismatch, NoReply, NoModel and ModelFailed. `ask_structured` with its door is one.
+    """
+
+    async def __call__(self, journal: RunJournal, key: str, question: Question[JsonObject]) -> JsonObject: ...
+
+
+def question(role: Role, form: Form[JsonObject], texts: tuple[str, ...], *, meaning: Json, number: int) -> Question[JsonObject]:
+    """A question of this floor. `texts` are the user's messages, each but the first after one of the assistant.
+
+    `meaning` is what the question means (never its wording), `number` the attempt or revision that it is.
+    """
+    messages = [Message("system", prompt(role))]
+    messages += [Message("user" if index % 2 == 0 else "assistant", text) for index, text in enumerate(texts)]
+    request = ModelRequest(
+        role, Place(number=number), tuple(messages), _LONGEST[form.name], stream=role == "planner"
+    )
+    account = Account(purpose="answer") if role == "answer" else Account()
+    return Question(request, Meaning(form.name, meaning), form, account)
+
+
+_LONGEST = {"submit_plan": 6_000, "revise_plan": 4_000, "submit_answer": 3_000}
+"""Tokens that a reply may have; the worst case that is reserved for it."""
+
+
+@cache
+def prompt(role: Role) -> str:
+    """The instructions of a role, from `prompts/ROLE.md`."""
+    return (_FOLDER / f"{role}.md").read_text(encoding="utf-8").strip()

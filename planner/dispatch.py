@@ -1,0 +1,201 @@
+"""Starts each step the moment its last need has ended, takes in what becomes of it, and lets go when only waits remain."""
+
+import logging
+from typing import Literal, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from downstream.door import Waiting
+from executors.contract import Outcome
+from journal.actions import Action
+from journal.errors import Fenced, MemoMismatch, StoreError
+from journal.events import NewEvent
+
+from .chronicle import Chronicle, Ended
+from .halts import Halts
+from .plan import AnyStep
+from .revise import Standing
+from .watch import LOOK_SECONDS, Interrupted, watched
+
+log = logging.getLogger(__name__)
+End: TypeAlias = Literal["ended", "parked"]
+Fatal: TypeAlias = Fenced | MemoMismatch | StoreError
+StepEnd: TypeAlias = Outcome | Waiting | Fatal
+Message: TypeAlias = tuple[str, StepEnd] | None
+_CHANNEL = 4_096
+"""Each step has at most one message under way, and no plan has so many steps."""
+_UNSEEN = frozenset({"decided", "withdrawn", "expired"})
+
+
+async def dispatch(chronicle: Chronicle, halts: Halts, *, parallel: int) -> End | Interrupted:
+    """Run the plan until nothing can proceed. Raises Fenced, MemoMismatch and StoreError."""
+    send, receive = anyio.create_memory_object_stream[Message](_CHANNEL)
+    with send, receive:
+        dispatcher = _Dispatcher(chronicle, halts, send, receive, parallel=parallel)
+        chronicle.standing = dispatcher.standing
+        return await watched(
+            chronicle.journal, dispatcher.run, glance=dispatcher.glance, deadline=not halts.out_of_time
+        )
+
+
+class _Dispatcher:
+    """What runs and what waits now. A message of None says that a person may have answered a question of the run."""
+
+    def __init__(
+        self,
+        chronicle: Chronicle,
+        halts: Halts,
+        send: MemoryObjectSendStream[Message],
+        receive: MemoryObjectReceiveStream[Message],
+        *,
+        parallel: int,
+    ) -> None:
+        self.chronicle = chronicle
+        self.halts = halts
+        self.journal = chronicle.journal
+        self.progress = chronicle.progress
+        self.parallel = parallel
+        self.running: set[str] = set()
+        self.waiting: dict[str, Waiting] = {}
+        self._send = send
+        self._receive = receive
+        self._group: TaskGroup | None = None
+        self._tried: set[tuple[str, str]] = set()
+
+    def standing(self) -> Standing:
+        return Standing(frozenset(self.running), frozenset(self.waiting))
+
+    async def run(self, group: TaskGroup) -> End:
+        """Start, wait for what ends, and take it in, until all is done or only waits remain."""
+        self._group = group
+        while True:
+            await self.halts.settle_revision(self.standing())
+            self._start_ready()
+            if self.running:
+                await self._take(await self._receive.receive())
+            elif (halted := await self.halts.settle()) == "end":
+                return "ended"
+            elif halted == "wait" or self.waiting or self.progress.pending is not None:
+                if await self.journal.park(self._wake_at()):
+                    return "parked"
+                await self._look_again()
+            elif halted == "none":
+                return "ended"
+
+    def _start_ready(self) -> None:
+        if self.halts.stopped:
+            return
+        for step in self.progress.ready({*self.running, *self.waiting}):
+            if len(self.running) >= self.parallel:
+                break
+            self._start(step)
+
+    def _start(self, step: AnyStep) -> None:
+        assert self._group is not None
+        self.running.add(step.id)
+        self._group.start_soon(self._carry_out, step)
+
+    async def _carry_out(self, step: AnyStep) -> None:
+        end: StepEnd
+        try:
+            await self._show_start(step)
+            end = await self.chronicle.desk.execute(self.journal, self.progress.assignment(step))
+        except (Fenced, MemoMismatch, StoreError) as error:
+            end = error
+        except Exception as error:  # noqa: BLE001  # one step may break without its siblings
+            log.exception("step_broke", extra={"run": self.journal.run.id, "step": step.id})
+            end = _fatal(error) or Outcome(
+                step.id, "failed", problem=f"an unexpected error stopped the step ({type(error).__name__}); see the log"
+            )
+        self._send.send_nowait((step.id, end))
+
+    async def _show_start(self, step: AnyStep) -> None:
+        rows = {row.id: row for row in await self.journal.steps()}
+        began = rows[step.id].started_at is not None
+        said = {"kind": step.kind, "worker": step.worker if step.kind == "worker" else None}
+        events = [] if began else [NewEvent("step.started", said, step=step.id)]
+        await self.journal.put_step_status(step.id, "running", events=events)
+
+    async def _take(self, message: Message) -> None:
+        if message is None:
+            return
+        step_id, end = message
+        # Until it is taken in, a step counts as running, so that no revision drops it.
+        if isinstance(end, Waiting):
+            self.running.discard(step_id)
+            self.waiting[step_id] = end
+            await self.journal.put_step_status(step_id, "waiting")
+        elif isinstance(end, Outcome):
+            self.running.discard(step_id)
+            await self._end(self.progress.every[step_id], end)
+        else:
+            raise end
+
+    async def _end(self, step: AnyStep, outcome: Outcome) -> None:
+        limit = await self.halts.limit_of(step, outcome)
+        if limit is not None and self.halts.may_raise:
+            self.halts.hold(outcome, limit)
+            await self.journal.put_step_status(step.id, "waiting")
+        else:
+            await self.chronicle.add(Ended(outcome, limit))
+            self._forget_dropped()
+
+    def _forget_dropped(self) -> None:
+        for step_id in [id_ for id_ in self.waiting if id_ not in self.progress.plan.by_id]:
+            del self.waiting[step_id]
+
+    async def glance(self) -> None:
+        """Resume the waiting steps about which something was decided, while their siblings run."""
+        if not self.waiting and self.progress.pending is None:
+            return
+        actions = await self.journal.actions()
+        if any(action.step is None and not action.handled and action.state in _UNSEEN for action in actions):
+            self._send.send_nowait(None)
+        for step_id in list(self.waiting):
+            if self._may_go_on(step_id, actions) and (step := self.progress.plan.by_id.get(step_id)) is not None:
+                del self.waiting[step_id]
+                self._start(step)
+                # It counts as running without a message of its own, so the loop is told to look.
+                self._send.send_nowait(None)
+
+    def _may_go_on(self, step_id: str, actions: list[Action]) -> bool:
+        """Whether there is news for the step, each piece of which counts once."""
+        waiting = self.waiting[step_id]
+        news = {
+            (action.id, action.state)
+            for action in actions
+            if (action.step == step_id and not action.handled and action.state in _UNSEEN)
+            or (action.id == waiting.action and action.state != "waiting")
+        }
+        if waiting.until is not None and waiting.until <= self.journal.world.now():
+            news.add((waiting.action, "lapsed"))
+        fresh = news - self._tried
+        self._tried |= fresh
+        return bool(fresh)
+
+    def _wake_at(self) -> float | None:
+        """When the first of the waits lapses."""
+        untils = [waiting.until for waiting in self.waiting.values()]
+        times = [until for until in (*untils, self.halts.until) if until is not None]
+        return min(times, default=None)
+
+    async def _look_again(self) -> None:
+        """Something was decided right before parking: have it seen, also if it was tried before."""
+        ring = self.journal.bell.listen(self.journal.run.id)
+        await self.chronicle.clear_strays()
+        await self.glance()
+        if not self.running:
+            self._tried.clear()
+            with anyio.move_on_after(LOOK_SECONDS):
+                await ring.wait()
+
+
+def _fatal(error: BaseException) -> Fatal | None:
+    """The error that ends the drive, where one stands inside a group."""
+    if isinstance(error, Fenced | MemoMismatch | StoreError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := _fatal(inner)) is not None), None)
+    return None

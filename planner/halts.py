@@ -1,0 +1,109 @@
+"""What stops a run from starting steps: budgets that were reached, and revisions that a person has to allow."""
+
+from typing import Literal, TypeAlias
+
+from executors.contract import Outcome
+from executors.step import WorkerStep
+from journal.ledger import Limits
+from journal.run_journal import RunJournal
+
+from .chronicle import Chronicle, Ended, Raised, Widened
+from .plan import AnyStep
+from .questions import budget_question, settled, widen_question
+from .revise import Standing
+
+Halted: TypeAlias = Literal["none", "end", "wait", "on"]
+_LIMITS = frozenset(Limits.__dataclass_fields__)
+
+
+class Halts:
+    """The halts of one drive. `until` is when the question that waits lapses."""
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        self.chronicle = chronicle
+        self.journal: RunJournal = chronicle.journal
+        self.out_of_time = False
+        self.until: float | None = None
+        self._held: dict[str, tuple[Outcome, str]] = {}
+
+    @property
+    def may_raise(self) -> bool:
+        """Whether somebody is there to ask for a higher limit."""
+        return bool(self.journal.run.options.get("interactive"))
+
+    @property
+    def stopped(self) -> bool:
+        return self.out_of_time or bool(self._held) or self.chronicle.progress.halt is not None
+
+    async def limit_of(self, step: AnyStep, outcome: Outcome) -> str | None:
+        """The limit of the run's budget that cut a step short; None where it was one of its worker's own."""
+        limit = outcome.limit
+        if limit not in _LIMITS or not isinstance(step, WorkerStep):
+            return limit if limit in _LIMITS else None
+        worker = next((worker for worker in self.chronicle.desk.workers if worker.name == step.worker), None)
+        if limit == "tool_calls":
+            used = (await self.journal.usage()).tool_calls
+            return limit if used >= self.journal.limits.tool_calls else None
+        return None if worker is not None and getattr(worker.limits, limit, None) is not None else limit
+
+    def hold(self, outcome: Outcome, limit: str) -> None:
+        """Keep a step's cut-short end back until a person has said whether the limit is raised."""
+        self._held[outcome.step] = (outcome, limit)
+
+    async def settle(self) -> Halted:
+        """With nothing running: whether the run is halted for good, waits for a person's word, or goes on by it."""
+        self.until = None if self.chronicle.progress.pending is None else self.until
+        limit = self._limit()
+        if limit is None:
+            return "none" if self.chronicle.progress.halt is None else "end"
+        if not self.may_raise:
+            return "end"
+        desk, progress = self.chronicle.desk, self.chronicle.progress
+        amount = float(getattr(desk.budget, limit))
+        number = f"{progress.reopened}.{progress.raises + 1}"
+        asked = budget_question(self.journal.run.id, number, limit, amount=amount, seconds=desk.pending_seconds)
+        match await settled(self.journal, asked):
+            case "yes":
+                self.out_of_time = False
+                self._held.clear()
+                await self.chronicle.add(Raised(limit, amount))
+                return "on"
+            case "no":
+                for outcome, reached in self._held.values():
+                    await self.chronicle.add(Ended(outcome, reached))
+                return "end"
+            case action:
+                self.until = action.expires_at
+                return "wait"
+
+    def _limit(self) -> str | None:
+        halt = self.chronicle.progress.halt
+        if self.out_of_time:
+            return "seconds"
+        if self._held:
+            return next(iter(self._held.values()))[1]
+        return halt.limit if halt is not None and halt.reason == "budget" else None
+
+    async def settle_revision(self, standing: Standing) -> None:
+        """Let a revision that wants more tools count once a person has decided on it."""
+        progress, desk = self.chronicle.progress, self.chronicle.desk
+        if progress.pending is None:
+            return
+        number, change = progress.pending
+        asked = widen_question(
+            self.journal.run.id, number, change.add, tools=change.widens, seconds=desk.pending_seconds
+        )
+        match await settled(self.journal, asked):
+            case "yes" | "no" as choice:
+                # What has begun or ended since can't be dropped any more.
+                drop = tuple(id_ for id_ in change.drop if self._may_drop(id_, standing))
+                await self.chronicle.add(Widened(choice == "yes", drop))
+            case action:
+                self.until = action.expires_at
+
+    def _may_drop(self, id_: str, standing: Standing) -> bool:
+        progress = self.chronicle.progress
+        outcome = progress.outcomes.get(id_)
+        if id_ not in progress.plan.by_id or id_ in standing.running:
+            return False
+        return outcome is None or outcome.status != "succeeded"

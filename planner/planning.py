@@ -1,0 +1,147 @@
+"""From a goal to a plan that may run: asked for, checked, given back with its errors, or replaced by one worker step."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter
+
+from downstream.budget import within_budget
+from downstream.model_port import ModelFailed
+from downstream.structured import NoReply
+from executors.settings import built_in_workers
+from executors.step import Step, WorkerStep
+from executors.wording import cut, wrapped
+from journal.events import NewEvent
+from journal.run_journal import Meaning, RunJournal
+from journal.values import Json, JsonObject
+
+from .asking import PLAN, question
+from .cards import tool_line, tools_to_show, worker_card
+from .checker import Bounds, check_plan
+from .desk import Desk
+from .plan import AnyStep, Plan, PlanError
+
+By: TypeAlias = Literal["planner", "given", "fallback"]
+TRIES = 3
+"""The planner is asked once and gets errors back at most twice."""
+_CONTEXT = 40_000
+_ERRORS = 40
+_HOPELESS: frozenset[str] = frozenset({"auth", "quota", "rate", "overload", "transport", "timeout", "script", "price"})
+"""Failures of the planner's model with which a worker would hardly fare better."""
+_STEPS: TypeAdapter[tuple[AnyStep, ...]] = TypeAdapter(tuple[Step, ...])
+
+
+@dataclass(frozen=True)
+class Made:
+    """A plan and who made it."""
+
+    plan: Plan
+    by: By
+
+
+async def settle_plan(journal: RunJournal, desk: Desk) -> Plan:
+    """The run's first plan: the one recorded, else the one given with the run, else one by the planner.
+
+    Raises PlanError for a given plan that is not valid, BudgetReached, NoModel, ModelFailed where no model answers.
+    """
+    given: Json = journal.run.options.get("plan")
+    meaning = Meaning("plan", {"goal": journal.run.goal, "given": given})
+    if (found := await journal.recall("plan", meaning)) is not None:
+        return Plan(read_steps(found.value["steps"]))
+    offer = await desk.offer()
+    for warning in (*desk.catalogue.warnings(), *offer.warnings):
+        await journal.warn(warning)
+    bounds = desk.bounds(offer, max_steps=desk.budget_of(journal.run).steps)
+    made = Made(check_plan(given, bounds), "given") if given is not None else await _asked(journal, desk, bounds)
+    value = {"steps": made.plan.to_json(), "by": made.by}
+    await journal.record("plan", meaning, value, events=[_accepted(made)])
+    return made.plan
+
+
+def read_steps(recorded: Json) -> tuple[AnyStep, ...]:
+    """Steps as a journal holds them."""
+    return _STEPS.validate_python(recorded)
+
+
+def _accepted(made: Made) -> NewEvent:
+    steps = [{"id": step.id, "kind": step.kind, "title": step.title, "needs": list(step.needs)} for step in made.plan.steps]
+    return NewEvent("plan.accepted", {"version": 1, "steps": steps, "by": made.by})
+
+
+async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
+    texts: tuple[str, ...] = (_first_message(journal, desk, bounds),)
+    for number in range(1, TRIES + 1):
+        try:
+            reply = await _ask(journal, desk, texts, number=number)
+        except NoReply as error:
+            await journal.warn(f"the planner gave no plan: {cut(str(error), 300)}")
+            break
+        except ModelFailed as error:
+            await journal.warn(f"the planner gave no plan: {cut(str(error), 300)}")
+            if error.kind in _HOPELESS:
+                raise
+            break
+        checked = await _checked(journal, reply, bounds, number=number)
+        if isinstance(checked, Plan):
+            return Made(checked, "planner")
+        texts = (texts[0], cut(json.dumps(reply, ensure_ascii=False), 8_000), _errors_text(checked))
+    plan = _fallback(journal, bounds)
+    await journal.warn(f"there was no valid plan, so worker {plan.worker!r} works on the goal as one step")
+    return Made(Plan((plan,)), "fallback")
+
+
+async def _ask(journal: RunJournal, desk: Desk, texts: tuple[str, ...], *, number: int) -> JsonObject:
+    meaning = {"goal": journal.run.goal, "context": journal.run.context, "attempt": number}
+    asked = question("planner", PLAN, texts, meaning=meaning, number=number)
+    key = f"plan.{number}"
+    return await within_budget(journal, key, asked.meaning, partial(desk.ask, journal, key, asked))
+
+
+async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, number: int) -> Plan | Sequence[str]:
+    """The plan, or its errors as they were first told; a refusal is written down with its event."""
+    key, meaning = f"plan.{number}/check", Meaning("check", number)
+    if (found := await journal.recall(key, meaning)) is not None:
+        errors: list[str] = found.value
+        return errors
+    try:
+        return check_plan(reply, bounds)
+    except PlanError as error:
+        refused = list(error.errors)
+    rejected = NewEvent("plan.rejected", {"attempt": number, "errors": refused})
+    await journal.record(key, meaning, refused, events=[rejected])
+    return refused
+
+
+def _fallback(journal: RunJournal, bounds: Bounds) -> WorkerStep:
+    built_in = {worker.name for worker in built_in_workers()}
+    configured = [name for name in bounds.workers if name not in built_in]
+    name = configured[0] if configured else "operator"
+    run = journal.run
+    task = f"{run.goal}\n\nContext:\n{cut(run.context, _CONTEXT)}" if run.context else run.goal
+    return WorkerStep(id="goal", kind="worker", title="The whole goal", worker=name, task=task)
+
+
+def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:
+    run, shown = journal.run, tools_to_show(bounds.tools, journal.run.goal)
+    workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
+    left_out = len(bounds.tools) - len(shown)
+    parts = [
+        f"Goal:\n{wrapped(run.goal, origin='goal')}",
+        f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}" if run.context else "",
+        f"Notes of the operator:\n{desk.notes}" if desk.notes else "",
+        "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.tools, shown)}" for worker in workers),
+        "Tools:\n" + wrapped("\n".join(map(tool_line, shown)) or "(there are none)", origin="tool servers"),
+        f"{left_out} more tools that fit the goal less are not shown; workers can search them." if left_out else "",
+        *(f"Tool server {name} is not there: {reason}" for name, reason in desk.catalogue.missing().items()),
+        f"At most {bounds.max_steps} steps.",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _errors_text(errors: Sequence[str]) -> str:
+    listed = "\n".join(f"- {error}" for error in errors[:_ERRORS])
+    more = f"\n… and {len(errors) - _ERRORS} more" if len(errors) > _ERRORS else ""
+    return f"This plan can't run:\n{listed}{more}\nHand it in again in full, with all of this put right."

@@ -1,0 +1,73 @@
+"""The command `steprelay`: builds the command line. Everything heavy is imported by the command that needs it."""
+
+import io
+import sys
+
+import typer
+
+from journal.errors import SteprelayError
+
+from .commands import config, decide, demo, plan, run, runs, runs_change, serve, tool_server
+from .exit_codes import code_of_error
+
+
+def main() -> None:
+    """The console entry. Ends the process with one of the exit codes of `exit_codes`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character must not end a run.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        build_app()()
+    except SteprelayError as error:
+        sys.stderr.write(f"steprelay: {error}\n")
+        sys.exit(code_of_error(error))
+
+
+def build_app() -> typer.Typer:
+    """All commands there are; what is not built is not here."""
+    app = _group("Plans and runs multi-step work over your own MCP servers, and asks before anything risky.")
+    app.command("serve")(serve.serve)
+    app.command("run")(run.run)
+    app.command("plan")(plan.plan)
+    app.command("demo")(demo.demo)
+    app.add_typer(_runs(), name="runs")
+    app.command("approvals")(decide.approvals)
+    app.command("approve")(decide.approve)
+    app.command("deny")(decide.deny)
+    app.add_typer(_config(), name="config")
+    app.add_typer(_tool_server(), name="tool-server")
+    return app
+
+
+def _runs() -> typer.Typer:
+    group = _group("List, show, watch, resume, cancel and export runs.")
+    group.command("list")(runs.list_)
+    group.command("show")(runs.show)
+    group.command("watch")(runs.watch)
+    group.command("resume")(runs_change.resume)
+    group.command("cancel")(runs_change.cancel)
+    group.command("export")(runs.export)
+    group.command("drive", hidden=True)(runs_change.drive)
+    return group
+
+
+def _config() -> typer.Typer:
+    group = _group("Which settings are used, and what they may hold.")
+    group.command("schema")(config.schema)
+    group.command("show")(config.show)
+    group.command("path")(config.path)
+    group.command("trust")(config.trust)
+    return group
+
+
+def _tool_server() -> typer.Typer:
+    group = _group("The bundled tool servers, for any MCP client.")
+    group.command("notes")(tool_server.notes)
+    group.command("code")(tool_server.code)
+    group.command("outbox")(tool_server.outbox)
+    return group
+
+
+def _group(text: str) -> typer.Typer:
+    return typer.Typer(help=text, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -1,0 +1,234 @@
+"""The one place that builds and connects objects: a settings file becomes a product that can be asked for runs."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from planner.drive import make_drive
+
+from downstream.calls import Outgoing
+from downstream.catalogue import Catalogue
+from downstream.edits import edited_action
+from downstream.gate import Gate
+from downstream.model import open_models
+from downstream.model_door import ModelDoor
+from downstream.model_port import Models
+from downstream.pool import Pool, open_pool
+from downstream.settings import SCRIPTED, ModelSettings
+from downstream.structured import ask_structured
+from downstream.tool_door import Rules, make_call_tool, make_gate
+from downstream.tool_names import matches
+from downstream.tools import Tool
+from executors.contract import Execute
+from executors.execute import make_execute
+from executors.job import Equipment
+from journal.actions import Action, NewAction
+from journal.engine import Drive
+from journal.ledger import Limits
+from journal.local_engine import EngineOptions, open_local_engine
+from journal.outlet import Outlet
+from journal.run_journal import RunJournal
+from journal.runs import Run
+from journal.settings import local_engine, sqlite_path
+from journal.store import Store, open_store
+from journal.values import JsonObject
+from journal.world import World
+from planner.desk import Desk
+
+from .depth import META, depth_of
+from .installed import installed_command
+from .model_choice import NoModelFound, choose_model
+from .product import Product
+from .settings import Settings
+
+OWNER = "local"
+"""Stdio, the command line and the local bearer token are one owner."""
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The model settings in force, what to tell about them, and why there are none."""
+
+    settings: ModelSettings
+    notices: tuple[str, ...] = ()
+    problem: NoModelFound | None = None
+
+
+@asynccontextmanager
+async def open_settings_store(settings: Settings, *, world: World) -> AsyncGenerator[Store]:
+    """The store that these settings name, without anything that drives. Raises StoreError or NotBuiltYet."""
+    async with open_store(sqlite_path(settings.store), world, Outlet(settings.secrets), owner=OWNER) as store:
+        yield store
+
+
+@asynccontextmanager
+async def open_product(
+    settings: Settings, *, world: World, environ: Mapping[str, str] = os.environ
+) -> AsyncGenerator[Product]:
+    """Everything at work under these settings until the block ends. Raises StoreError or NotBuiltYet.
+
+    Tool servers start when they are first needed, and litellm is imported when a model is.
+    """
+    slots = local_engine(settings.engine).runs
+    choice = await _choose(settings, environ)
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_settings_store(settings, world=world))
+        pool = await stack.enter_async_context(open_pool(settings.servers, world))
+        models = await stack.enter_async_context(open_models(choice.settings, store.outlet))
+        catalogue = Catalogue(pool, store.remembered, settings.servers)
+        gate = make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers))
+        depths = _Depths(depth_of(environ))
+        doors = _Doors(
+            door=ModelDoor(models, choice.settings, store.remembered, needs_price=settings.budget.usd_is_written),
+            gate=gate,
+            catalogue=catalogue,
+        )
+        desk = _desk(settings, choice, doors, execute=make_execute(_equipment(settings, doors, pool, depths)))
+        options = EngineOptions(
+            fingerprint=settings.fingerprint,
+            settings_path=str(settings.path or "the built-in defaults"),
+            runs=slots,
+            limits=partial(_limits, desk),
+        )
+        drive = _Driven(make_drive(desk), catalogue, depths)
+        engine = await stack.enter_async_context(open_local_engine(store, drive, options))
+        group = await stack.enter_async_context(anyio.create_task_group())
+        yield Product(
+            settings=settings,
+            store=store,
+            engine=engine,
+            driver=engine.lease.id,
+            command=installed_command(),
+            warm_up=partial(_start, group, partial(_warm_up, models, choice.settings)),
+            edited=partial(_edited, store, gate),
+            problem=choice.problem,
+        )
+        group.cancel_scope.cancel()
+
+
+@dataclass(frozen=True)
+class _Doors:
+    """The ways out, and what is known of what lies behind them."""
+
+    door: ModelDoor
+    gate: Gate
+    catalogue: Catalogue
+
+
+class _Depths:
+    """How deep the runs at work here stand inside other orchestrators, so that calls can carry it on."""
+
+    def __init__(self, outside: int) -> None:
+        self._outside = outside
+        self._of_runs: dict[str, int] = {}
+
+    def note(self, run_id: str, depth: int) -> None:
+        self._of_runs[run_id] = depth
+
+    def forget(self, run_id: str) -> None:
+        self._of_runs.pop(run_id, None)
+
+    def meta(self, out: Outgoing) -> JsonObject:
+        return {META: self._of_runs.get(out.run, self._outside) + 1}
+
+
+class _Driven:
+    """A drive that first learns the tools, and tells the run what its settings and request had to say."""
+
+    def __init__(self, drive: Drive, catalogue: Catalogue, depths: _Depths) -> None:
+        self._drive = drive
+        self._catalogue = catalogue
+        self._depths = depths
+
+    async def __call__(self, journal: RunJournal) -> None:
+        run = journal.run
+        self._depths.note(run.id, int(run.options.get("depth", 0)))
+        try:
+            if run.cancel_reason is None:
+                for text in run.options.get("warnings", ()):
+                    await journal.warn(text)
+                # A run taken up in its middle asks nobody for a plan, but its steps need the tools all the same.
+                await self._catalogue.tools()
+            await self._drive(journal)
+        finally:
+            self._depths.forget(run.id)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The tools as the latest look at the servers left them: what a step at work is shown."""
+
+    catalogue: Catalogue
+
+    def tools(self) -> Sequence[Tool]:
+        return self.catalogue.known
+
+
+async def _choose(settings: Settings, environ: Mapping[str, str]) -> _Choice:
+    """The model of the settings, else one that a key or a local server offers."""
+    if settings.model.model is not None:
+        return _Choice(settings.model)
+    find = partial(choose_model, settings.model, environ, budget=settings.budget)
+    try:
+        choice = await anyio.to_thread.run_sync(find)
+    except NoModelFound as error:
+        return _Choice(settings.model, problem=error)
+    return _Choice(choice.settings, (choice.notice,) if choice.notice else ())
+
+
+def _equipment(settings: Settings, doors: _Doors, pool: Pool, depths: _Depths) -> Equipment:
+    return Equipment(
+        ask=doors.door.ask,
+        call_tool=make_call_tool(doors.gate, pool, depths.meta),
+        catalogue=_Known(doors.catalogue),
+        workers={worker.name: worker for worker in settings.workers},
+        remembered=doors.door.remembered,
+        model_for=doors.door.model_for,
+        retries=lambda journal: int(journal.run.options.get("budget", {}).get("retries", settings.budget.retries)),
+    )
+
+
+def _desk(settings: Settings, choice: _Choice, doors: _Doors, *, execute: Execute) -> Desk:
+    model = choice.settings.model or ""
+    scripted = (f"scripted model: {model.removeprefix(SCRIPTED)}",) if model.startswith(SCRIPTED) else ()
+    return Desk(
+        ask=partial(ask_structured, doors.door),
+        execute=execute,
+        catalogue=doors.catalogue,
+        workers=settings.workers,
+        denied=partial(_is_denied, settings),
+        budget=settings.budget,
+        revise=settings.revise,
+        warnings=(*choice.notices, *scripted),
+        pending_seconds=settings.approvals.pending_hours * 3600,
+    )
+
+
+def _is_denied(settings: Settings, tool: Tool) -> bool:
+    """Whether a rule refuses this tool whatever its arguments are."""
+    rules = settings.policy.rules
+    return any(rule.verb == "deny" and not rule.when and matches(rule.tool, tool.full_name) for rule in rules)
+
+
+def _limits(desk: Desk, run: Run) -> Limits:
+    budget = desk.budget_of(run)
+    return Limits(**{name: getattr(budget, name) for name in Limits.__dataclass_fields__})
+
+
+async def _edited(store: Store, gate: Gate, action: Action, arguments: JsonObject) -> NewAction:
+    return await edited_action(gate, await store.run(action.run), action, arguments)
+
+
+def _start(group: TaskGroup, work: Callable[[], Coroutine[object, object, None]]) -> None:
+    group.start_soon(work)
+
+
+async def _warm_up(models: Models, settings: ModelSettings) -> None:
+    """Import litellm while a run begins; of no use where all models are scripted."""
+    if not (settings.model or "").startswith(SCRIPTED):
+        await models.warm_up()

@@ -1,0 +1,100 @@
+"""`steprelay config`: what settings there are, which are used, and trusting those of a project."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..exit_codes import ExitCode, UsageProblem
+from .opening import load
+from .options import AsJson, Config
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+
+def schema() -> None:
+    """Print the JSON Schema of a settings file."""
+    from ..settings import settings_schema
+
+    typer.echo(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
+
+
+def path(config: Config = None) -> None:
+    """Print which settings file is used."""
+    from ..found_settings import user_settings_path
+    from ..settings import find_settings
+
+    found = find_settings(config, environ=os.environ, cwd=Path.cwd())
+    if found.path is None:
+        typer.echo(f"no settings file; the defaults are used, and {user_settings_path()} would be read", err=True)
+    else:
+        typer.echo(found.path)
+
+
+def show(config: Config = None, as_json: AsJson = False) -> None:
+    """Print the settings in force, secrets left out."""
+    from .plan import as_yaml
+
+    data = shown_settings(load(config))
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False) if as_json else as_yaml(data).rstrip())
+
+
+def trust(
+    settings_file: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A project's settings file.", show_default=False)
+    ] = Path("steprelay.yaml"),
+) -> None:
+    """Trust a project's settings file as it is now, after showing what it would run."""
+    import anyio
+
+    from ..settings import is_trusted, trust_file, what_it_runs
+    from ..terminal import confirm, nobody_here
+
+    if not settings_file.is_file():
+        raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")
+    typer.echo(f"{settings_file.resolve()} would use:")
+    for line in what_it_runs(settings_file):
+        typer.echo(f"  {line}")
+    if is_trusted(settings_file):
+        typer.echo("It is trusted already, as it is now.")
+        return
+    if nobody_here(os.environ) is None and not anyio.run(confirm, "Trust it?"):
+        typer.echo("Not trusted.")
+        raise typer.Exit(ExitCode.REFUSED)
+    trust_file(settings_file)
+    typer.echo("Trusted, until it is changed.")
+
+
+def shown_settings(settings: "Settings") -> Any:
+    """The settings as plain data; values of secret variables, and of what is named like one, are left out."""
+    from journal.outlet import Outlet
+
+    data = {
+        "path": None if settings.path is None else str(settings.path),
+        "model": settings.model.model_dump(mode="json", exclude_none=True),
+        "servers": [_shown_server(server.model_dump(mode="json", exclude_none=True)) for server in settings.servers],
+        "off": list(settings.off),
+        "workers": [
+            worker.model_dump(mode="json", exclude_none=True, exclude={"instructions"}) for worker in settings.workers
+        ],
+        "policy": settings.policy.model_dump(mode="json", exclude_none=True),
+        "approvals": settings.approvals.model_dump(mode="json"),
+        "budget": settings.budget.model_dump(mode="json"),
+        "store": settings.store.model_dump(mode="json"),
+        "revise": settings.revise,
+        "engine": settings.engine.model_dump(mode="json", exclude_none=True),
+        "warnings": list(settings.warnings),
+    }
+    return Outlet(settings.secrets).json(data)
+
+
+def _shown_server(server: dict[str, Any]) -> dict[str, Any]:
+    from journal.settings import is_secret_name
+
+    for part in ("env", "headers"):
+        if part in server:
+            server[part] = {name: "…" if is_secret_name(name) else value for name, value in server[part].items()}
+    return server

@@ -1,0 +1,177 @@
+"""`approvals`, `approve` and `deny`: what waits, and a person's word on it."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from journal.world import World
+
+from ..exit_codes import ExitCode, UsageProblem
+from .opening import load, run_async, typed
+from .options import ActionId, AsJson, Config
+
+if TYPE_CHECKING:
+    from journal.actions import Action, Decision
+    from journal.store import Store
+
+    from ..settings import Settings
+
+
+def approvals(config: Config = None, as_json: AsJson = False) -> None:
+    """List what waits for a decision."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..opened_store import open_settings_store
+
+        async with open_settings_store(settings, world=World()) as store:
+            waiting = await store.waiting_actions()
+            if as_json:
+                typer.echo(json.dumps({"actions": await _as_json(store, waiting)}, ensure_ascii=False))
+            else:
+                _list(waiting, config, store.world.now())
+        return ExitCode.OK
+
+    run_async(work)
+
+
+def approve(
+    action_id: ActionId,
+    choice: Annotated[
+        str | None, typer.Option("--choice", metavar="X", help="Which of the action's choices; asked for if left out.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Decide an action, at a terminal: it shows exactly what will happen, then asks.
+
+    A decision of this command is a person's, so it refuses where there is none.
+    """
+    from ..terminal import nobody_here
+
+    if (why := nobody_here(os.environ)) is not None:
+        raise UsageProblem(f"approve needs a person at a terminal, and {why}; saying no works everywhere: deny {action_id}")
+    _decide(_Word(action_id, choice, config, asks=True))
+
+
+def deny(action_id: ActionId, config: Config = None) -> None:
+    """Say no to an action: nothing happens by it, and its run goes on without."""
+    _decide(_Word(action_id, None, config, asks=False))
+
+
+@dataclass(frozen=True)
+class _Word:
+    """What was typed; `asks` shows the action and asks, else the answer is no."""
+
+    action_id: str
+    choice: str | None
+    config: Path | None
+    asks: bool
+
+
+def _decide(word: _Word) -> None:
+    settings = load(word.config)
+
+    async def work() -> ExitCode:
+        from ..opened_store import open_settings_store
+
+        async with open_settings_store(settings, world=World()) as store:
+            action = await store.action(word.action_id)
+            decision = await _decision(action, word, store.world.now())
+            if decision is None:
+                return ExitCode.WAITING
+            is_ours = await _takes_over(store, action.run, settings)
+            await store.decide(action, decision)
+            if not is_ours:
+                await _say_who_goes_on(store, action.run, word.config)
+                return ExitCode.OK
+        return await _drive(settings, action.run, word.config)
+
+    run_async(work)
+
+
+async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
+    from journal.actions import Decision
+
+    from ..terminal import ask_decision, no_of, nobody_here
+
+    if not word.asks:
+        return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
+    _refuse_early(action, word.choice)
+    return await ask_decision(action, now=now, choice=word.choice)
+
+
+def _refuse_early(action: "Action", choice: str | None) -> None:
+    """Raises UsageProblem before a person is asked for nothing."""
+    if action.state != "waiting":
+        past = f"decided ({action.choice})" if action.choice else action.state
+        raise UsageProblem(f"action {action.id} is {past} already; runs show {action.run} tells how it went on")
+    if choice is not None and choice not in action.choices:
+        raise UsageProblem(f"action {action.id} has no choice {choice!r}; it has: {', '.join(action.choices)}")
+
+
+async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool:
+    """Whether this process is to drive the run because no living one can, as the person at the terminal wants.
+
+    Binds the run to the present settings: before the decision, since that drops decisions made until then.
+    """
+    from ..terminal import confirm, nobody_here
+    from ..view import needed_settings
+
+    run = await store.run(run_id)
+    if run.ended or await needed_settings(store, run) is None or nobody_here(os.environ) is not None:
+        return False
+    is_other = run.fingerprint != settings.fingerprint
+    bound = f", bound to the present settings instead of {run.settings_path}" if is_other else ""
+    if not await confirm(f"No living process can go on with the run. Drive it here{bound}?", default=not is_other):
+        return False
+    if is_other:
+        path = str(settings.path or "the built-in defaults")
+        await store.rebind(run, fingerprint=settings.fingerprint, settings_path=path)
+    return True
+
+
+async def _say_who_goes_on(store: "Store", run_id: str, config: Path | None) -> None:
+    from ..view import needed_settings
+
+    run = await store.run(run_id)
+    if run.ended:
+        typer.echo(f"Recorded. Run {run_id} has ended, so nothing is sent.")
+    elif (needed := await needed_settings(store, run)) is None:
+        typer.echo(f"Recorded. A living process goes on with run {run_id}.")
+    else:
+        typer.echo(f"Recorded. Run {run_id} goes on once a process with {needed} is alive, or by:")
+        typer.echo(f"  {typed(f'runs resume {run_id}', config)}")
+
+
+async def _drive(settings: "Settings", run_id: str, config: Path | None) -> ExitCode:
+    from ..assembly import open_product
+    from .driving import Manner, drive_here
+
+    async with open_product(settings, world=World()) as product:
+        return await drive_here(product, run_id, Manner(config=config))
+
+
+async def _as_json(store: "Store", waiting: "list[Action]") -> "list[dict[str, object]]":
+    from ..installed import installed_command
+    from ..view import run_view
+
+    shown: list[dict[str, object]] = []
+    for run_id in dict.fromkeys(action.run for action in waiting):
+        view = await run_view(store, run_id, command=installed_command())
+        shown += [{"run_id": run_id, **action.model_dump(mode="json")} for action in view.actions]
+    return shown
+
+
+def _list(waiting: "list[Action]", config: Path | None, now: float) -> None:
+    from ..terminal import question_lines
+
+    for action in waiting:
+        for line in question_lines(action, now=now):
+            typer.echo(line)
+        typer.echo(f"  run {action.run}\n  {typed(f'approve {action.id}', config)}")
+    if not waiting:
+        typer.echo("Nothing waits for a decision.")

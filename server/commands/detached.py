@@ -1,0 +1,79 @@
+"""Handing a run over: to a living process with the same settings, else to one that is started for it."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from journal.actions import Action, NewAction
+from journal.errors import DecisionRefused
+from journal.values import JsonObject
+from journal.world import World
+
+from .opening import OWN_PROCESS
+
+if TYPE_CHECKING:
+    from ..product import Request
+    from ..settings import Settings
+
+_NOBODY = "nobody"
+"""The driver of a run that its creator does not drive: no lease has this id, so whoever is alive adopts it at once."""
+
+
+async def hand_over(settings: "Settings", request: "Request") -> str:
+    """Create the run and see to it that some process drives it; returns its id. Raises NoModelFound."""
+    from ..installed import installed_command
+    from ..opened_store import open_settings_store
+    from ..product import Product
+    from ..view import needed_settings
+
+    await _check_model(settings)
+    async with open_settings_store(settings, world=World()) as store:
+        product = Product(
+            settings=settings,
+            store=store,
+            engine=_Elsewhere(),
+            driver=_NOBODY,
+            command=installed_command(),
+            warm_up=_nothing,
+            edited=_no_edits,
+        )
+        run_id = await product.start(request)
+        is_driven = await needed_settings(store, await store.run(run_id)) is None
+    if not is_driven:
+        _start_driver(run_id, settings.path)
+    return run_id
+
+
+async def _check_model(settings: "Settings") -> None:
+    """Here, where somebody reads it, rather than in the log of a process in the background."""
+    import anyio.to_thread
+
+    from ..model_choice import choose_model
+
+    if settings.model.model is None:
+        await anyio.to_thread.run_sync(lambda: choose_model(settings.model, os.environ, budget=settings.budget))
+
+
+class _Elsewhere:
+    """The engine of a process that drives nothing."""
+
+    async def wake(self, run_id: str) -> None:
+        """Living processes look at the store by themselves."""
+
+
+def _nothing() -> None:
+    return
+
+
+async def _no_edits(action: Action, arguments: JsonObject) -> NewAction:
+    raise DecisionRefused(f"action {action.id} cannot be edited here")
+
+
+def _start_driver(run_id: str, config: Path | None) -> None:
+    """A process in a session of its own, so that closing the terminal does not end it; what it says is logged."""
+    from ..log_file import log_path
+
+    command = [*OWN_PROCESS, "runs", "drive", run_id, *(("--config", str(config)) if config else ())]
+    with log_path().open("ab") as log:
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

@@ -1,0 +1,132 @@
+"""Driving a run from the command line: shown while it goes on, its actions decided, its end told."""
+
+import os
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import typer
+
+from journal.actions import Action, Decision
+from journal.errors import DecisionRefused
+
+from ..event_lines import show_events
+from ..exit_codes import ExitCode, code_of_run
+from ..follow import Decide, Show, Snapshot, follow, look
+from ..plain_lines import show_lines
+from ..terminal import ask_decision, no_of, nobody_here, question_lines
+from .ending import tell_end
+from .opening import typed
+from .options import ApproveMode
+
+if TYPE_CHECKING:
+    from ..product import Product
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a run is followed: who decides, what is printed, and the `--config` that commands told to people need."""
+
+    approve: ApproveMode = "ask"
+    as_json: bool = False
+    config: Path | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a person to ask. With `--json` stdout is for events, so there is none."""
+        return not self.as_json and nobody_here(os.environ) is None
+
+    def typed(self, words: str) -> str:
+        return typed(words, self.config)
+
+
+class Display(Protocol):
+    """Shows a run, and makes room for a question."""
+
+    def show(self, now: Snapshot) -> None: ...
+    def aside(self) -> AbstractContextManager[None]: ...
+
+
+async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCode:
+    """Follow a run that this process may drive, deciding its actions, until it ends or waits.
+
+    Interrupted, it says how to go on.
+    """
+    try:
+        with open_display(manner) as display:
+            await follow(product.store, run_id, show=display.show, decide=_decider(product, manner, display))
+    except anyio.get_cancelled_exc_class():
+        typer.echo(f"\nInterrupted. The run is kept; go on with: {manner.typed(f'runs resume {run_id}')}", err=True)
+        raise
+    end = await look(product.store, run_id)
+    if not manner.as_json:
+        tell_end(end, how=manner.typed)
+    if end.run.ended:
+        await product.store.mark_delivered(run_id)
+    return code_of_run(end.run)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Lines, for people or programs: a question needs no room."""
+
+    show: Show
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+@contextmanager
+def open_display(manner: Manner) -> Generator[Display]:
+    """Events for programs, a live tree on a terminal, plain lines elsewhere."""
+    if manner.as_json:
+        yield _Lines(show_events)
+        return
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield _Lines(show_lines)
+        return
+    from ..live_tree import open_live_tree
+
+    with open_live_tree(console, how=manner.typed) as tree:
+        yield tree
+
+
+def _decider(product: "Product", manner: Manner, display: Display) -> Decide:
+    async def decide(action: Action) -> None:
+        decision = _by_flag(action, manner.approve)
+        if decision is None and manner.asks:
+            with display.aside():
+                decision = await ask_decision(action, now=product.store.world.now())
+        elif decision is None and not manner.as_json:
+            _say_what_waits(action, product.store.world.now())
+        if decision is not None:
+            await _record(product, action, decision)
+
+    return decide
+
+
+def _by_flag(action: Action, mode: ApproveMode) -> Decision | None:
+    """What `--approve` decides by itself. `all` is no person's word, so it covers only what a host could approve."""
+    if mode == "deny":
+        return Decision(no_of(action), "person", "flag")
+    if mode == "all" and action.kind == "call" and action.effect == "write" and action.level == "host":
+        return Decision("approve", "host", "flag")
+    return None
+
+
+def _say_what_waits(action: Action, now: float) -> None:
+    for line in question_lines(action, now=now):
+        typer.echo(line)
+
+
+async def _record(product: "Product", action: Action, decision: Decision) -> None:
+    try:
+        await product.decide(action, decision)
+    except DecisionRefused as error:
+        typer.echo(str(error), err=True)

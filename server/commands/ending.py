@@ -1,0 +1,57 @@
+"""What a person reads when a run has ended, or waits: the answer, what it cost, and what they can do."""
+
+import os
+import sys
+from collections.abc import Callable
+
+import typer
+
+from downstream.prompt_text import escaped
+
+from ..follow import Snapshot
+from ..words import cost, counted, tokens
+
+
+def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
+    """Print the end of a run, or what it waits for; `how` gives a command as it has to be typed."""
+    run = now.run
+    typer.echo()
+    if run.ended:
+        _tell_answer(run.answer or "")
+        for warning in run.warnings:
+            typer.echo(f"! {escaped(warning)}")
+    typer.secho(_verdict(now), bold=True)
+    if run.message:
+        typer.echo(escaped(run.message))
+    for action in now.actions:
+        typer.echo(f"{action.tool or action.kind} waits for a decision of level {action.level}:")
+        typer.echo(f"  {how(f'approve {action.id}')}")
+        typer.echo(f"  {how(f'deny {action.id}')}")
+
+
+def _tell_answer(answer: str) -> None:
+    lines = "\n".join(escaped(line) for line in answer.splitlines())
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        # Links are written out, so that a text cannot lead elsewhere than it says.
+        Console().print(Markdown(lines, hyperlinks=False))
+    else:
+        typer.echo(lines)
+    typer.echo()
+
+
+def _verdict(now: Snapshot) -> str:
+    run, usage = now.run, now.usage
+    state = run.status.replace("_", " ") + (f" ({run.stop_reason})" if run.stop_reason not in (None, "done") else "")
+    done = sum(step.status == "succeeded" for step in now.steps)
+    parts = [
+        f"{done} of {counted(len(now.steps), 'step')}",
+        counted(usage.model_calls, "model call"),
+        counted(usage.tool_calls, "tool call"),
+        tokens(usage),
+        cost(usage),
+        f"{usage.seconds:.1f} s at work",
+    ]
+    return f"{run.id} {state}: {' · '.join(parts)}"

@@ -1,0 +1,53 @@
+"""`steprelay plan`: plans a goal and prints the plan, for a person to read, change and give to `run --plan`."""
+
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import typer
+
+from journal.world import World
+
+from ..exit_codes import ExitCode, UsageProblem
+from .opening import load, run_async
+from .options import Config, Output
+from .run import Context, Goal, new_request
+
+if TYPE_CHECKING:
+    from journal.values import JsonObject
+
+
+def plan(goal: Goal, config: Config = None, context: Context = None, output: Output = None) -> None:
+    """Plan a goal and print the plan as YAML; nothing of it is run.
+
+    `steprelay run GOAL --plan FILE` follows it, also after you changed it.
+    """
+    request, settings = new_request(goal, context), load(config)
+
+    async def work() -> ExitCode:
+        from ..assembly import make_plan, open_product
+
+        async with open_product(settings, world=World()) as product:
+            text = as_yaml(await make_plan(product, request.goal, request.context))
+        if output is None:
+            typer.echo(text, nl=False)
+            return ExitCode.OK
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageProblem(f"{output} cannot be written: {error.strerror}; name another file") from error
+        return ExitCode.OK
+
+    run_async(work)
+
+
+def as_yaml(data: "JsonObject") -> str:
+    """The data as YAML 1.2, keys in their order, texts of several lines as blocks."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.scalarstring import walk_tree
+
+    yaml = YAML()
+    yaml.width = 100
+    text = StringIO()
+    walk_tree(data)
+    yaml.dump(data, text)
+    return text.getvalue()

@@ -1,0 +1,131 @@
+"""`steprelay run`: a goal from the command line, driven here or handed over."""
+
+import os
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from journal.world import World, new_id
+
+from ..exit_codes import ExitCode, UsageProblem
+from .opening import load, run_async
+from .options import Approve, Config
+
+if TYPE_CHECKING:
+    from journal.values import JsonObject
+
+    from ..product import Product, Request
+    from ..settings import Settings
+    from .driving import Manner
+
+Goal = Annotated[str, typer.Argument(metavar="GOAL", help="What is to be achieved, in plain words.", show_default=False)]
+Context = Annotated[
+    Path | None,
+    typer.Option("--context", metavar="FILE", help="A file with what the planner should know; - reads stdin."),
+]
+_LONGEST_GOAL, _LONGEST_CONTEXT = 20_000, 200_000
+
+
+# Typer reads a command's options from its parameters.
+def run(  # noqa: PLR0913
+    goal: Goal,
+    config: Config = None,
+    context: Context = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help='Follow this plan, {"steps": […]} in JSON or YAML.'),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Print the run's id and leave the run to a process in the background.")
+    ] = False,
+    approve: Approve = "ask",
+    grants: Annotated[str | None, typer.Option("--grants", hidden=True)] = None,
+) -> None:
+    """Reach a goal in several steps.
+
+    Ctrl-C leaves the run as it is; `steprelay runs resume ID` goes on with it.
+    """
+    if grants is not None:
+        raise UsageProblem("--grants is not built yet; leave it out, and decide actions one by one or with --approve")
+    from .driving import Manner
+
+    manner = Manner(approve, as_json, config)
+    request = replace(new_request(goal, context), interactive=manner.asks and not detach)
+    if plan is not None:
+        # A key of its own, so that the same goal with another plan is another run.
+        request = replace(request, plan=read_plan(plan), idempotency_key=new_id("k"))
+    settings = load(config)
+    run_async(partial(_hand_over, settings, request) if detach else partial(_drive, settings, request, manner))
+
+
+async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> ExitCode:
+    from ..assembly import open_product
+    from .driving import drive_here
+
+    async with open_product(settings, world=World()) as product:
+        await _check(product, request)
+        return await drive_here(product, await product.start(request), manner)
+
+
+async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
+    from ..assembly import open_product
+    from .detached import hand_over
+
+    if request.plan is not None:
+        async with open_product(settings, world=World()) as product:
+            await _check(product, request)
+    typer.echo(await hand_over(settings, request))
+    return ExitCode.OK
+
+
+async def _check(product: "Product", request: "Request") -> None:
+    """Raises PlanError with everything that is wrong with the plan that came with the request."""
+    from ..assembly import check_plan
+
+    if request.plan is not None:
+        await check_plan(product, request.plan)
+
+
+def new_request(goal: str, context: Path | None) -> "Request":
+    """What was typed, checked. Raises UsageProblem."""
+    from ..depth import depth_of
+    from ..product import Request
+
+    if not goal.strip():
+        raise UsageProblem("the goal is empty; say what is to be achieved")
+    if len(goal) > _LONGEST_GOAL:
+        raise UsageProblem(
+            f"the goal has {len(goal):,} characters, at most {_LONGEST_GOAL:,} are taken; put the rest into --context"
+        )
+    return Request(
+        goal=goal, context="" if context is None else _context(context), goal_label="user", depth=depth_of(os.environ)
+    )
+
+
+def read_plan(path: Path) -> "JsonObject":
+    """The plan in a file. Raises UsageProblem where it holds none; whether it fits is seen once servers are known."""
+    from ..settings_file import SettingsError, read_document
+
+    try:
+        data: JsonObject = read_document(path).data
+    except SettingsError as error:
+        raise UsageProblem(str(error)) from error
+    if not isinstance(data.get("steps"), list):
+        raise UsageProblem(f'{path}: a plan is a map with its steps, {{"steps": […]}}; `steprelay plan` writes one')
+    return data
+
+
+def _context(path: Path) -> str:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageProblem(f"{path}: the context cannot be read: {why}") from error
+    if len(text) > _LONGEST_CONTEXT:
+        raise UsageProblem(f"{path}: the context has {len(text):,} characters, at most {_LONGEST_CONTEXT:,} are taken")
+    return text

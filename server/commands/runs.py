@@ -1,0 +1,181 @@
+"""`steprelay runs` as far as it only looks: list, show, watch, export. The rest stands in `runs_change`."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from journal.world import World
+
+from ..exit_codes import ExitCode, UsageProblem, code_of_run
+from .opening import load, run_async, typed
+from .options import AsJson, Config, Output, RunId
+
+if TYPE_CHECKING:
+    from journal.store import Store
+
+    from ..run_view import RunLine
+    from ..standing import Standing
+
+_PATIENCE = 6.0
+"""Seconds in which a process that was just started for a run must show itself."""
+
+
+def list_(
+    config: Config = None,
+    status: Annotated[str | None, typer.Option("--status", help="Only runs of this status.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100, help="At most so many.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from journal.runs import RUN_STATUSES
+
+        from ..opened_store import open_settings_store
+        from ..view import run_line
+
+        if status is not None and status not in RUN_STATUSES:
+            raise UsageProblem(f"--status {status!r} is none; there are: {', '.join(RUN_STATUSES)}")
+        async with open_settings_store(settings, world=World()) as store:
+            lines = [await run_line(store, run) for run in await store.runs(status=status, limit=limit)]
+        if as_json:
+            typer.echo(json.dumps({"runs": [line.model_dump(mode="json") for line in lines]}, ensure_ascii=False))
+        else:
+            _write_list(lines)
+        return ExitCode.OK
+
+    run_async(work)
+
+
+def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
+    """Show a run: its status, who drives it, what it stands on and since when, its steps and its cost."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..opened_store import open_settings_store
+        from ..installed import installed_command
+        from ..standing import standing_lines, standing_of
+        from ..view import run_view
+
+        async with open_settings_store(settings, world=World()) as store:
+            view = await run_view(store, run_id, command=installed_command(), detail=True)
+            standing = await standing_of(store, run_id)
+            if as_json:
+                whole = view.model_dump(mode="json") | dataclasses.asdict(standing)
+                typer.echo(json.dumps(whole, ensure_ascii=False))
+            else:
+                for line in standing_lines(view, standing, how=lambda words: typed(words, config)):
+                    typer.echo(line)
+        return ExitCode.OK
+
+    run_async(work)
+
+
+def watch(
+    run_id: RunId,
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
+) -> None:
+    """Watch a run until it has ended or waits for a person; its exit code is the run's."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..opened_store import open_settings_store
+
+        async with open_settings_store(settings, world=World()) as store:
+            return await _watch(store, run_id, config=config, as_json=as_json)
+
+    run_async(work)
+
+
+def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
+    """Write all that is known of a run as JSON: run, steps, events, actions."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..opened_store import open_settings_store
+
+        async with open_settings_store(settings, world=World()) as store:
+            text = json.dumps(await _exported(store, run_id), ensure_ascii=False, indent=2) + "\n"
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            _write(output, text)
+        return ExitCode.OK
+
+    run_async(work)
+
+
+async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: bool) -> ExitCode:
+    import anyio
+
+    from ..follow import follow, look
+    from .driving import Manner, open_display
+    from .ending import tell_end
+
+    manner = Manner(as_json=as_json, config=config)
+    await store.run(run_id)
+    stuck: list[str] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_end_where_nobody_drives, store, run_id, stuck, group.cancel_scope)
+        with open_display(manner) as display:
+            await follow(store, run_id, show=display.show)
+        group.cancel_scope.cancel()
+    if stuck:
+        raise UsageProblem(f"run {run_id} has not ended, and no process with its settings is alive: it needs {stuck[0]}. "
+                           f"Go on with: {manner.typed(f'runs resume {run_id}')}")  # fmt: skip
+    end = await look(store, run_id)
+    if not as_json:
+        tell_end(end, how=manner.typed)
+    return code_of_run(end.run)
+
+
+async def _end_where_nobody_drives(store: "Store", run_id: str, stuck: list[str], scope: Any) -> None:
+    import anyio
+
+    from ..view import needed_settings
+
+    while True:
+        await anyio.sleep(_PATIENCE)
+        run = await store.run(run_id)
+        needed = None if run.ended else await needed_settings(store, run)
+        if needed is not None:
+            stuck.append(needed)
+            scope.cancel()
+
+
+async def _exported(store: "Store", run_id: str) -> Any:
+    run = await store.run(run_id)
+    whole = {
+        "run": dataclasses.asdict(run),
+        "usage": dataclasses.asdict(await store.usage(run)),
+        "steps": [dataclasses.asdict(step) for step in await store.steps(run_id)],
+        "events": [event.to_json() for event in await store.events(run_id)],
+        "actions": [dataclasses.asdict(action) for action in await store.actions(run_id)],
+    }
+    return store.outlet.json(whole)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be written: {error.strerror}; name another file") from error
+
+
+def _write_list(lines: "list[RunLine]") -> None:
+    if not lines:
+        typer.echo('No runs yet. `steprelay run "…"` begins one, `steprelay demo` shows one.')
+    room = shutil.get_terminal_size((160, 24)).columns
+    for line in lines:
+        ended = f" ({line.stop_reason})" if line.stop_reason not in (None, "done") else ""
+        needs = f"needs {line.needs}: " if line.needs else ""
+        goal = " ".join(line.goal.split())
+        when = line.created_at[:16].replace("T", " ")
+        whole = f"{line.run_id}  {when}  {line.status + ended:<22}  ${line.cost_usd:<7.4f}  {needs}{goal}"
+        typer.echo(whole if len(whole) <= room else f"{whole[: room - 1]}…")

@@ -1,0 +1,164 @@
+"""`steprelay runs` as far as it changes something: resume, cancel, and the hidden `drive` of detached runs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from journal.world import World
+
+from ..exit_codes import ExitCode, UsageProblem
+from .opening import load, run_async
+from .options import Approve, Config, RunId
+
+if TYPE_CHECKING:
+    from journal.runs import Run
+    from journal.store import Store
+    from journal.values import Json, JsonObject
+
+    from ..settings import Settings
+
+_CANCEL_SECONDS = 5.0
+"""A living process has so long to end a cancelled run; then it is ended here."""
+
+
+def resume(
+    run_id: RunId,
+    config: Config = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option("--budget", metavar="K=V", help="A limit to change, such as usd=5 or tokens=900000; repeatable."),
+    ] = None,
+    approve: Approve = "ask",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
+) -> None:
+    """Go on with a run, also with one that has ended; what was done is kept.
+
+    It is bound to the present settings, and approvals given under others are dropped.
+    """
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..assembly import open_product
+        from ..opened_store import open_settings_store
+        from .driving import Manner, drive_here
+
+        async with open_settings_store(settings, world=World()) as store:
+            await _reopen(store, await store.run(run_id), settings, budget or [])
+        async with open_product(settings, world=World()) as product:
+            return await drive_here(product, run_id, Manner(approve, as_json, config))
+
+    run_async(work)
+
+
+def cancel(
+    run_id: RunId,
+    config: Config = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the run's record.")] = "cancelled in a terminal",
+) -> None:
+    """End a run; what was done so far is kept, and its answer says what was not."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..assembly import open_product
+        from ..opened_store import open_settings_store
+        from ..follow import follow
+
+        async with open_settings_store(settings, world=World()) as store:
+            if not await store.request_cancel(await store.run(run_id), reason):
+                typer.echo(f"Run {run_id} has ended, or is being cancelled, already.")
+                return ExitCode.OK
+            if await _ends_elsewhere(store, run_id):
+                return _say_cancelled(run_id)
+        async with open_product(settings, world=World()) as product:
+            await follow(product.store, run_id, show=lambda now: None)
+        return _say_cancelled(run_id)
+
+    run_async(work)
+
+
+def drive(run_id: RunId, config: Config = None) -> None:
+    """Drive a detached run until it ends or waits."""
+    settings = load(config)
+
+    async def work() -> ExitCode:
+        from ..assembly import open_product
+        from ..exit_codes import code_of_run
+        from ..follow import follow
+
+        async with open_product(settings, world=World()) as product:
+            return code_of_run(await follow(product.store, run_id, show=lambda now: None))
+
+    run_async(work)
+
+
+def changed_budget(options: "JsonObject", changes: list[str]) -> "JsonObject":
+    """A run's options with limits changed as typed, `usd=5`. Raises UsageProblem."""
+    from pydantic import ValidationError
+
+    from planner.settings import BudgetSettings
+
+    limits: JsonObject = dict(options.get("budget") or BudgetSettings().model_dump())
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if name not in BudgetSettings.model_fields or not equals:
+            known = ", ".join(BudgetSettings.model_fields)
+            raise UsageProblem(f"--budget {change!r} is no K=V with one of: {known}")
+        limits[name] = _number(change, value)
+    try:
+        return options | {"budget": BudgetSettings.model_validate(limits).model_dump(mode="json")}
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        raise UsageProblem(f"--budget {problem['loc'][0]}={problem['input']}: {problem['msg']}") from error
+
+
+def _number(change: str, value: str) -> "Json":
+    try:
+        number = json.loads(value)
+    except ValueError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise UsageProblem(f"--budget {change!r}: the value is no number")
+    return number
+
+
+async def _reopen(store: "Store", run: "Run", settings: "Settings", changes: list[str]) -> None:
+    """Let the run go on under these settings and limits. Raises UsageProblem while a living process drives it."""
+    from journal.lease import LeaseWatch
+
+    is_ours = run.fingerprint == settings.fingerprint
+    driver = next((lease for lease in await LeaseWatch(store).living() if lease.id == run.driver), None)
+    if driver is not None and not run.ended and (changes or not is_ours):
+        raise UsageProblem(
+            f"process {driver.pid} with {run.settings_path} drives run {run.id} just now; watch it with "
+            f"`runs watch {run.id}`, or end it first with `runs cancel {run.id}`"
+        )
+    if not is_ours:
+        await store.rebind(run, fingerprint=settings.fingerprint, settings_path=_path_text(settings.path))
+    if run.ended or changes:
+        options = changed_budget(run.options, changes)
+        await store.reopen(run, options=options | {"reopened": int(run.options.get("reopened", 0)) + 1})
+
+
+def _path_text(path: Path | None) -> str:
+    return str(path or "the built-in defaults")
+
+
+async def _ends_elsewhere(store: "Store", run_id: str) -> bool:
+    import anyio
+
+    from journal.lease import LeaseWatch
+
+    if not await LeaseWatch(store).living():
+        return False
+    with anyio.move_on_after(_CANCEL_SECONDS):
+        while not (await store.run(run_id)).ended:
+            await anyio.sleep(0.1)
+        return True
+    return False
+
+
+def _say_cancelled(run_id: str) -> ExitCode:
+    typer.echo(f"Run {run_id} is cancelled.")
+    return ExitCode.OK

@@ -1,0 +1,39 @@
+"""`steprelay tool-server`: the bundled tool servers, each of use by itself with any MCP client."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..exit_codes import UsageProblem
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
+
+
+def notes(folder: Folder) -> None:
+    """Search and read the text files below DIR (stdio)."""
+    from ..tool_servers import FolderError, build_notes_server
+
+    try:
+        server = build_notes_server(folder)
+    except FolderError as error:
+        raise UsageProblem(str(error)) from error
+    server.run()
+
+
+def code() -> None:
+    """Run Python snippets in a sandbox without files, network or environment (stdio)."""
+    from ..tool_servers import build_code_server
+
+    build_code_server().run()
+
+
+def outbox(folder: Folder) -> None:
+    """Keep drafts and sent messages as files in DIR (stdio)."""
+    from ..tool_servers import FolderError, build_outbox_server
+
+    try:
+        server = build_outbox_server(folder)
+    except FolderError as error:
+        raise UsageProblem(str(error)) from error
+    server.run()

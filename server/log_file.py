@@ -1,0 +1,67 @@
+"""Where a process logs: everything into a rotating file in the state folder, warnings to stderr, nothing to stdout."""
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TextIO
+
+from journal.outlet import Outlet
+from journal.settings import state_folder
+
+_LARGEST = 2 * 1024 * 1024
+_KEPT = 3
+_LAYOUT = "%(asctime)s %(process)d %(levelname)s %(name)s %(message)s"
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def log_path() -> Path:
+    return state_folder() / "steprelay.log"
+
+
+def start_logging(outlet: Outlet) -> None:
+    """Log from now on, what the outlet knows as secrets taken out; called again, with another outlet."""
+    root = logging.getLogger()
+    ours = [handler for handler in root.handlers if isinstance(handler, _File | _Stderr)]
+    for handler in ours or _added(root):
+        layout = "steprelay: %(message)s" if isinstance(handler, _Stderr) else _LAYOUT
+        handler.setFormatter(_Line(outlet, layout))
+
+
+def _added(root: logging.Logger) -> list[logging.Handler]:
+    file, warnings = _File(log_path(), maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8", delay=True), _Stderr()
+    warnings.setLevel(logging.WARNING)
+    root.addHandler(file)
+    root.addHandler(warnings)
+    root.setLevel(logging.INFO)
+    for chatty in ("httpx", "httpcore", "LiteLLM", "mcp"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    return [file, warnings]
+
+
+class _File(RotatingFileHandler):
+    """Ours among the handlers. A log that cannot be written must not stop the work."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        return
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to what stderr is at that moment: a live display puts something else there for a while."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+class _Line(logging.Formatter):
+    """The event, its fields, and a traceback where there is one."""
+
+    def __init__(self, outlet: Outlet, layout: str) -> None:
+        super().__init__(layout)
+        self._outlet = outlet
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = [f"{name}={value}" for name, value in vars(record).items() if name not in _USUAL]
+        head, *rest = super().format(record).split("\n")
+        return self._outlet.text("\n".join([" ".join([head, *fields]), *rest]))

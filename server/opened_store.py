@@ -1,0 +1,21 @@
+"""The store that settings name, opened without anything that drives: enough to look, to decide and to cancel."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from journal.outlet import Outlet
+from journal.settings import sqlite_path
+from journal.store import Store, open_store
+from journal.world import World
+
+from .settings import Settings
+
+OWNER = "local"
+"""Stdio, the command line and the local bearer token are one owner."""
+
+
+@asynccontextmanager
+async def open_settings_store(settings: Settings, *, world: World) -> AsyncGenerator[Store]:
+    """Imports neither mcp nor litellm. Raises StoreError or NotBuiltYet."""
+    async with open_store(sqlite_path(settings.store), world, Outlet(settings.secrets), owner=OWNER) as store:
+        yield store

@@ -1,0 +1,43 @@
+"""Marks, amounts and times in the words of the command line."""
+
+from journal.ledger import Usage
+
+MARKS = {
+    "succeeded": "✔",
+    "partial": "◐",
+    "failed": "✘",
+    "refused": "⊘",
+    "skipped": "–",
+    "cancelled": "–",
+    "running": "▶",
+    "waiting": "‖",
+    "pending": "·",
+}
+"""One character for each status of a step."""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def duration(seconds: float) -> str:
+    """`0:07`, `12:40`, `3:05:00`."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def tokens(usage: Usage) -> str:
+    """`840 tok`, `3.6k tok`."""
+    count = usage.input_tokens + usage.output_tokens
+    return f"{count} tok" if count < 1000 else f"{count / 1000:.1f}k tok"
+
+
+def cost(usage: Usage) -> str:
+    """US dollars, as a lower bound where a price is not known."""
+    text = f"${usage.cost_usd:.2f}" if usage.cost_usd in (0, 0.0) or usage.cost_usd >= 1 else f"${usage.cost_usd:.4f}"
+    return text if usage.cost_known else f"≥ {text}"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,122 @@
+"""The main job as the tests know it: one settings file, one scripted model, real tool servers, one folder for all."""
+
+import json
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import model_server as m
+import third_party
+import toys
+
+GOAL = "Say what the budget note says and what time it is, and send it to ada@example.org."
+MARKER = "marker-7f3a-only-for-readers"
+MAIN = [sys.executable, "-c", "from server.app import main; main()"]
+
+
+@dataclass
+class Job:
+    """A settings file with all that it names; `log` is the ledger server's, `outbox` where mails lie."""
+
+    folder: Path
+    config: Path
+    model: m.ModelServer
+    log: Path
+    outbox: Path
+    clock: str
+    environ: dict[str, str] = field(default_factory=dict[str, str])
+
+    def sent(self) -> list[Any]:
+        """The mails that were sent."""
+        return [json.loads(path.read_text()) for path in sorted((self.outbox / "sent").glob("*.json"))]
+
+    def calls(self, *tools: str) -> list[Any]:
+        """What the ledger server was called with."""
+        return toys.calls(self.log, *tools)
+
+
+def clock_call(third: third_party.Ready | None) -> tuple[str, dict[str, Any]]:
+    """A read of a third-party server: the file tool where Node is, else the time."""
+    return ("time.get_current_time", {"timezone": "Europe/Oslo"}) if third else ("ledger.echo", {"text": "noon"})
+
+
+def main_plan(*, to: Any = "ada@example.org") -> list[Any]:
+    """Two calls that wait for each other, a worker beside them, a text, and a mail that holds it."""
+    meet = {"name": "both", "parties": 2, "timeout": 20}
+    return [
+        {"id": "left", "kind": "call", "title": "Meet from the left", "tool": "ledger.meet", "arguments": meet},
+        {"id": "right", "kind": "call", "title": "Meet from the right", "tool": "ledger.meet", "arguments": meet},
+        {
+            "id": "study",
+            "kind": "worker",
+            "title": "Study the budget",
+            "worker": "researcher",
+            "task": "Find out what the budget note says.",
+            "tools": ["ledger.read_item", "time.get_current_time"],
+        },
+        {
+            "id": "draft",
+            "kind": "compose",
+            "title": "Draft the mail",
+            "needs": ["study", "left", "right"],
+            "task": "Write the mail in one sentence.",
+        },
+        {
+            "id": "post",
+            "kind": "call",
+            "title": "Send the mail",
+            "tool": "outbox.send",
+            "arguments": {"to": to, "subject": "Budget", "body": {"$step": "draft"}},
+        },
+    ]
+
+
+def study_rules(step: str = "study") -> list[m.Rule]:
+    """A worker that reads the note and asks for the time in one turn, then reports what both said."""
+    turn = [m.call("ledger.read_item", key="budget"), m.call("time.get_current_time", timezone="Europe/Oslo")]
+    claims: dict[str, Sequence[int | str]] = {"The budget is 40,000.": [0], "The time is known.": [1]}
+    return m.worker(step, [turn], m.report("The budget is 40,000 and the time is known.", claims))
+
+
+def main_rules(plan: list[Any] | None = None) -> list[m.Rule]:
+    """What the scripted model server says in the main job."""
+    return (
+        m.planner(plan or main_plan())
+        + study_rules()
+        + m.compose("draft", "The budget is 40,000.")
+        + m.answer("The budget is 40,000; the mail is out.")
+    )
+
+
+@contextmanager
+def main_job(
+    folder: Path,
+    rules: list[m.Rule],
+    *,
+    servers: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Generator[Job]:
+    """Write the settings and serve the model until the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log, outbox = folder / "ledger.log", folder / "outbox"
+    third = third_party.install("mcp-server-time")
+    clock = third.command if isinstance(third, third_party.Ready) else toys.ledger(log)
+    with m.serve_model(rules) as model:
+        written = {
+            "model": "openai/scripted",
+            "model_options": {"api_base": f"{model.url}/v1", "api_key": "not-a-secret-1"},
+            "store": f"sqlite:///{folder}/store/steprelay.db",
+            "mcpServers": {
+                "ledger": toys.entry(toys.ledger(log, budget=f"The budget is 40,000. {MARKER}")),
+                "outbox": toys.entry([*MAIN, "tool-server", "outbox", str(outbox)]),
+                "time": toys.entry(clock),
+                **(servers or {}),
+            },
+            **(settings or {}),
+        }
+        config = folder / "steprelay.json"
+        config.write_text(json.dumps(written, indent=2))
+        yield Job(folder, config, model, log, outbox, "time")

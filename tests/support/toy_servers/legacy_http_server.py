@@ -1,0 +1,32 @@
+"""The ledger server over HTTP in the older protocol only: `legacy_http_server.py LOGFILE PORT`."""
+
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from ledger_server import Ledger, build_server
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+
+def main() -> None:
+    """Serve on loopback; port 0 takes a free one, which stderr tells."""
+    app = build_server(Ledger(Path(sys.argv[1]), {})).streamable_http_app()
+
+    async def older(scope: Scope, receive: Receive, send: Send) -> None:
+        versions = [value.decode() for name, value in scope.get("headers", []) if name == b"mcp-protocol-version"]
+        if any(version in MODERN_PROTOCOL_VERSIONS for version in versions):
+            await PlainTextResponse("unknown protocol version", 400)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
+    sys.stderr.flush()
+    uvicorn.Server(uvicorn.Config(app=older, log_level="critical", lifespan="on")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

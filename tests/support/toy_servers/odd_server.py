@@ -1,0 +1,84 @@
+"""A tool server of the older protocol with one tool `look` that answers oddly: `odd_server.py MODE`.
+
+env         its depth variable and the `_meta` of the call
+shape       a result that is none
+schema      structured content that does not fit the tool's own schema
+rpc CODE    a JSON-RPC error with that code
+asks        first asks the client for a form, and answers with what came of it
+named NAME  says that this is its name
+pages       two pages of tools, one name twice
+toolless    knows no `tools/list`
+quits       ends as soon as it has listed its tools
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+LOOK = {"name": "look", "inputSchema": {"type": "object"}}
+
+
+def main() -> None:
+    """Behave as the mode says until end of input."""
+    mode = sys.argv[1]
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "method" not in message or "id" not in message:
+            continue
+        _write({"id": message["id"], **_answer(message, mode)})
+        if mode == "quits" and message["method"] == "tools/list":
+            return
+
+
+def _answer(message: Any, mode: str) -> dict[str, Any]:
+    match message["method"]:
+        case "initialize":
+            info = {"name": sys.argv[2] if mode == "named" else "odd", "version": "1"}
+            version = message["params"]["protocolVersion"]
+            return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
+        case "tools/list" if mode == "toolless":
+            return {"error": {"code": -32601, "message": "no tools here"}}
+        case "tools/list" if mode == "pages":
+            first = "cursor" not in message.get("params", {})
+            tools = [LOOK, LOOK | {"name": "a"}] if first else [LOOK | {"description": "again"}, LOOK | {"name": "b"}]
+            return {"result": {"tools": tools, "nextCursor": "2"} if first else {"tools": tools}}
+        case "tools/list":
+            promised = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            return {"result": {"tools": [LOOK | ({"outputSchema": promised} if mode == "schema" else {})]}}
+        case "tools/call":
+            return _call(message, mode)
+        case unknown:
+            return {"error": {"code": -32601, "message": f"no method {unknown}"}}
+
+
+def _call(message: Any, mode: str) -> dict[str, Any]:
+    match mode:
+        case "env":
+            said = {"depth": os.environ.get("STEPRELAY_DEPTH"), "meta": message["params"].get("_meta")}
+            return {"result": {"content": [], "structuredContent": said}}
+        case "shape":
+            return {"result": {"content": "not a list"}}
+        case "schema":
+            return {"result": {"content": [], "structuredContent": {"n": "three"}}}
+        case "rpc":
+            return {"error": {"code": int(sys.argv[2]), "message": "so it is"}}
+        case "asks":
+            return {"result": {"content": [{"type": "text", "text": json.dumps(_ask())}]}}
+        case _:
+            return {"result": {"content": [{"type": "text", "text": "seen"}]}}
+
+
+def _ask() -> Any:
+    schema = {"type": "object", "properties": {}}
+    _write({"id": "q", "method": "elicitation/create", "params": {"message": "sure?", "requestedSchema": schema}})
+    return json.loads(sys.stdin.readline())
+
+
+def _write(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

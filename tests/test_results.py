@@ -1,0 +1,144 @@
+"""Answers of tools in our own form, and what is kept of them."""
+
+import base64
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from downstream.results import Blob, Normalised, keep, normalise
+from journal.ledger import Limits
+from journal.outlet import Outlet
+from journal.run_journal import RunJournal
+from journal.runs import NewRun
+from journal.store import open_store
+from journal.world import World
+
+LABEL = frozenset({"private:box"})
+
+
+def said(*texts: str, data: Any = None, is_error: bool = False) -> CallToolResult:
+    content = [TextContent(type="text", text=text) for text in texts]
+    return CallToolResult(content=content, structured_content=data, is_error=is_error)
+
+
+@asynccontextmanager
+async def open_journal(folder: Path) -> AsyncGenerator[RunJournal]:
+    world = World()
+    async with open_store(folder / "store.db", world, Outlet(), owner="me") as store:
+        new = NewRun("me", "print", "settings.yaml", "goal", "host", "", {})
+        run_id, _ = await store.create_or_attach(new, driver="test")
+        limits = Limits(10, 10, 1000, 1.0, 1.0, 60.0)
+        journal = await store.take(await store.run(run_id), driver="test", limits=lambda run: limits)
+        assert journal is not None
+        yield journal
+
+
+@pytest.mark.parametrize(
+    ("result", "value", "text"),
+    [
+        (said("one", "two"), "one\ntwo", "one\ntwo"),
+        (said("hid\u200bden"), "hid\u200bden", "hidden"),
+        (said(data={"n": 1}), {"n": 1}, '{"n": 1}'),
+        (said('{"n": 1}', data={"n": 1}), {"n": 1}, '{"n": 1}'),
+        (said("one", data={"result": "one"}), {"result": "one"}, "one"),
+        (said("Found one.", data={"n": 1}), {"n": 1}, 'Found one.\n\nAs data: {"n": 1}'),
+        (said(data={"n": "\u202e1"}), {"n": "\u202e1"}, '{"n": "1"}'),
+    ],
+    ids=["text", "hidden", "data", "data as text", "wrapped", "both", "hidden in data"],
+)
+def test_data_is_the_value_and_else_the_text_is(result: CallToolResult, value: Any, text: str) -> None:
+    normalised = normalise(result)
+    assert (normalised.ok, normalised.value_data, normalised.text, normalised.empty) == (True, value, text, False)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        said(),
+        said(" \n"),
+        said("[]"),
+        said(data={"result": []}),
+        said(data={"hits": [{}], "note": ""}),
+        said("x", data={}),
+    ],
+)
+def test_a_result_with_nothing_in_it_is_marked(result: CallToolResult) -> None:
+    assert normalise(result).empty
+
+
+@pytest.mark.parametrize("result", [said("0"), said(data={"count": 0}), said(data={"result": [False]})])
+def test_zero_and_false_are_something(result: CallToolResult) -> None:
+    assert not normalise(result).empty
+
+
+def test_an_error_is_not_ok_and_keeps_its_text() -> None:
+    assert normalise(said("no such file", is_error=True)) == Normalised(False, "no such file", "no such file", False)
+
+
+def test_pictures_and_sounds_become_blobs_and_links_and_resources_text() -> None:
+    encoded = base64.b64encode(b"\x89PNG").decode()
+    text = TextResourceContents(uri="note://1", text="inside")
+    blob = BlobResourceContents(uri="note://2", blob=encoded)
+    result = CallToolResult(
+        content=[
+            ImageContent(type="image", data=encoded, mime_type="image/png"),
+            AudioContent(type="audio", data="not base64!", mime_type="audio/wav"),
+            ResourceLink(type="resource_link", uri="file:///a.txt", name="a", mime_type="text/plain"),
+            EmbeddedResource(type="resource", resource=text),
+            EmbeddedResource(type="resource", resource=blob),
+        ]
+    )
+    lines = [
+        "[audio that is not valid base64]",
+        "[link to file:///a.txt: a, text/plain]",
+        "[resource note://1]",
+        "inside",
+    ]
+    blobs = (Blob("image", "image/png", b"\x89PNG"), Blob("resource note://2", "application/octet-stream", b"\x89PNG"))
+    assert normalise(result) == Normalised(True, "\n".join(lines), "\n".join(lines), False, blobs)
+
+
+async def test_a_large_text_is_kept_whole_and_shown_as_head_tail_and_handle(tmp_path: Path) -> None:
+    text = "".join(f"line {number:06d}\n" for number in range(1000))
+    async with open_journal(tmp_path) as journal:
+        shown, [kept] = await keep(journal, normalise(said(text)), step="read", call="c_1", label=LABEL)
+        artifact = await journal.artifacts.get(kept, run_id=journal.run.id)
+        content = await journal.artifacts.content(artifact)
+    assert (content.decode(), artifact.media_type, artifact.label) == (text, "text/plain", LABEL)
+    assert (artifact.step, artifact.call) == ("read", "c_1")
+    head, middle, tail = shown.partition("\n[… 6,000 characters left out …]\n")
+    assert head.startswith(f"[12,000 characters, kept whole as {kept}; ")
+    assert (bool(middle), head.endswith(text[:4000]), tail) == (True, True, text[-2000:])
+
+
+async def test_large_data_is_kept_as_json_and_blobs_are_named_with_their_handles(tmp_path: Path) -> None:
+    data = {"rows": ["x" * 100] * 100}
+    picture = ImageContent(type="image", data=base64.b64encode(b"1234").decode(), mime_type="image/png")
+    result = CallToolResult(content=[picture], structured_content=data)
+    async with open_journal(tmp_path) as journal:
+        shown, [rows, image] = await keep(journal, normalise(result), step="read", call="c_1", label=LABEL)
+        kinds = [(await journal.artifacts.get(each, run_id=journal.run.id)).media_type for each in (rows, image)]
+    assert kinds == ["application/json", "image/png"]
+    assert shown.splitlines()[-1] == f"[image, image/png, 4 bytes, kept as {image}]"
+
+
+async def test_a_small_text_needs_no_artifact_and_a_picture_alone_is_only_its_handle(tmp_path: Path) -> None:
+    picture = ImageContent(type="image", data=base64.b64encode(b"1234").decode(), mime_type="image/png")
+    async with open_journal(tmp_path) as journal:
+        assert await keep(journal, normalise(said("short")), step="s", call="c_1", label=LABEL) == ("short", ())
+        alone = normalise(CallToolResult(content=[picture]))
+        shown, [image] = await keep(journal, alone, step="s", call="c_2", label=LABEL)
+    assert (shown, alone.empty) == (f"[image, image/png, 4 bytes, kept as {image}]", False)

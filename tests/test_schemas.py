@@ -1,0 +1,238 @@
+"""Schemas as models are sent them, and replies as they are read back."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from downstream.model_port import FunctionUse, ModelReply
+from downstream.replies import ReplyErrors, found_in, objects_in, tidied
+from downstream.schemas import for_function, for_reply
+
+Json = Any
+REFUSED = frozenset(
+    "$ref $defs const oneOf allOf not if then else patternProperties prefixItems default title minimum maximum pattern".split()
+)
+WILD: Json = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {
+        "q": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "title": "Q"},
+        "node": {"$ref": "#/$defs/Node"},
+        "mode": {"const": "a"},
+        "when": {"type": "string", "format": "date-time"},
+        "n": {"type": ["integer", "null"], "minimum": 0, "exclusiveMaximum": 10},
+        "either": {"type": ["string", "array"], "items": {"type": "string"}},
+        "open": {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+        "list": {"type": "array", "prefixItems": [{"type": "string"}]},
+        "level": {"enum": [1, 2, 3]},
+        "x/y": {"$ref": "#/properties/when"},
+        "both": {
+            "allOf": [{"$ref": "#/$defs/Named"}, {"properties": {"age": {"type": "integer"}}, "required": ["age"]}]
+        },
+        "shape": {
+            "oneOf": [
+                {"type": "object", "properties": {"kind": {"const": "dot"}}, "required": ["kind"]},
+                {
+                    "type": "object",
+                    "properties": {"kind": {"const": "line"}, "to": {"type": "number"}},
+                    "required": ["kind"],
+                },
+            ]
+        },
+        "missing": {"$ref": "#/$defs/Nothing"},
+        "anything": True,
+    },
+    "required": ["q"],
+    "$defs": {
+        "Node": {"type": "object", "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/Node"}}},
+        "Named": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    },
+}
+FITTING: Json = {
+    "q": "x",
+    "node": {"v": 1, "next": {"v": 2}},
+    "mode": "a",
+    "n": 3,
+    "either": ["x"],
+    "open": {"x1": "y"},
+    "both": {"name": "A", "age": 3},
+    "shape": {"kind": "line", "to": 2.5},
+    "anything": 5,
+}
+FORM: Json = {
+    "type": "object",
+    "properties": {
+        "steps": {
+            "type": "array",
+            "items": {
+                "oneOf": [
+                    {
+                        "type": "object",
+                        "properties": {
+                            "kind": {"const": "call"},
+                            "tool": {"type": "string"},
+                            "arguments": {"type": "object", "additionalProperties": True},
+                        },
+                        "required": ["kind", "tool"],
+                    },
+                    {
+                        "type": "object",
+                        "properties": {
+                            "kind": {"const": "worker"},
+                            "task": {"type": "string"},
+                            "tools": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+                        },
+                        "required": ["kind", "task"],
+                    },
+                ]
+            },
+        },
+        "reason": {"type": "string"},
+    },
+    "required": ["steps"],
+}
+
+
+def words_of(schema: Json, *, names: bool = False) -> Iterator[str]:
+    """Every keyword of a schema, not the names of its properties."""
+    if isinstance(schema, dict):
+        for key, item in schema.items():
+            if not names:
+                yield key
+            yield from words_of(item, names=not names and key == "properties")
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from words_of(item)
+
+
+def objects_of(schema: Json) -> Iterator[Json]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for item in schema.values():
+            yield from objects_of(item)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from objects_of(item)
+
+
+@pytest.mark.parametrize(
+    "schema", [WILD, FORM, {}, True, {"oneOf": [FORM, WILD]}], ids=["wild", "form", "empty", "true", "union"]
+)
+def test_what_providers_refuse_is_not_sent_and_simplifying_twice_changes_nothing(schema: Json) -> None:
+    plain = for_function(schema)
+    assert REFUSED & set(words_of(plain)) == set()
+    Draft202012Validator.check_schema(plain)
+    assert plain["type"] == "object"
+    assert for_function(plain) == plain
+
+
+def test_arguments_that_fit_the_original_fit_what_is_sent() -> None:
+    assert Draft202012Validator(WILD).is_valid(FITTING)
+    assert [
+        error.message for error in Draft202012Validator(for_function(WILD)).iter_errors(FITTING | {"anything": 5})
+    ] == []
+
+
+def test_what_can_not_be_said_in_keywords_is_said_in_words() -> None:
+    properties = for_function(WILD)["properties"]
+    assert properties["n"] == {"type": "integer", "description": "(minimum 0, exclusiveMaximum 10)"}
+    assert properties["level"] == {"type": "integer", "description": "(one of [1, 2, 3])"}
+    assert properties["mode"] == {"type": "string", "enum": ["a"]}
+    assert for_function(WILD | {"required": ["q", "gone"]})["required"] == ["q"]
+
+
+def test_alternatives_at_the_top_become_one_object_that_says_what_they_were() -> None:
+    by_id: Json = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+    by_name: Json = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    plain = for_function({"oneOf": [by_id, by_name]})
+    assert (sorted(plain["properties"]), plain.get("required")) == (["id", "name"], None)
+    assert plain["description"] == "(alternatives: {id}; {name})"
+
+
+def test_a_schema_that_holds_itself_through_plain_nesting_ends() -> None:
+    deep: Json = {"type": "object", "properties": {"x": {"type": "string"}}}
+    for _ in range(30):
+        deep = {"type": "object", "properties": {"x": deep}}
+    assert "properties" in for_function(deep)
+
+
+def test_a_form_is_closed_all_the_way_down_with_every_field_required_and_open_objects_as_text() -> None:
+    wire = for_reply(FORM)
+    assert all(each["additionalProperties"] is False for each in objects_of(wire))
+    assert all(sorted(each["required"]) == sorted(each["properties"]) for each in objects_of(wire))
+    call, worker = wire["properties"]["steps"]["items"]["anyOf"]
+    assert call["properties"]["arguments_json"]["type"] == "string"
+    assert worker["properties"]["tools"]["description"] == "(empty where it does not apply)"
+
+
+def test_a_reply_is_tidied_by_its_schema() -> None:
+    said: Json = {
+        "steps": [
+            {"kind": "call", "tool": "a.b", "arguments_json": '{"data_json": "{}", "x": null}', "task": None},
+            {"kind": "call", "tool": "a.b", "arguments": '{"y": []}'},
+            {"kind": "worker", "task": "do", "tools": [], "mood": "good"},
+        ],
+        "reason": "",
+        "thoughts": "…",
+    }
+    tidy, dropped = tidied(said, FORM)
+    assert tidy == {
+        "steps": [
+            {"kind": "call", "tool": "a.b", "arguments": {"data_json": "{}", "x": None}},
+            {"kind": "call", "tool": "a.b", "arguments": {"y": []}},
+            {"kind": "worker", "task": "do"},
+        ]
+    }
+    assert dropped == ["steps[0].task", "steps[2].mood", "thoughts"]
+
+
+def test_text_that_should_hold_an_object_and_does_not_is_an_error_that_names_the_place() -> None:
+    with pytest.raises(ReplyErrors, match=r"steps\[0\].arguments_json: not JSON"):
+        tidied({"steps": [{"kind": "call", "tool": "a.b", "arguments_json": "{oops"}]}, FORM)
+    with pytest.raises(ReplyErrors, match="must be a JSON object, not list"):
+        tidied({"steps": [{"kind": "call", "tool": "a.b", "arguments_json": "[1]"}]}, FORM)
+
+
+PLAN = '{"steps": []}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAN,
+        f"\n {PLAN} \n",
+        f"Here it is:\n```json\n{PLAN}\n```\nGood luck.",
+        f"I looked at {{braces}} and {{}} first. {PLAN} That is all.",
+        f'{{"name": "submit_plan", "arguments": {PLAN}}}',
+        f'{{"submit_plan": {PLAN}}}',
+    ],
+    ids=["bare", "blanks", "fenced", "prose", "call", "named"],
+)
+def test_json_is_found_wherever_the_model_put_it(text: str) -> None:
+    assert found_in(ModelReply("m", text), "submit_plan", FORM) == {"steps": []}
+
+
+def test_a_call_of_the_name_counts_before_the_text_and_other_calls_do_not_count() -> None:
+    uses = (FunctionUse("1", "search_tools", '{"steps": [1]}'), FunctionUse("2", "submit_plan", '{"steps": [2]}'))
+    assert found_in(ModelReply("m", '{"steps": [3]}', uses), "submit_plan", FORM) == {"steps": [2]}
+    assert found_in(ModelReply("m", "", uses[:1]), "submit_plan", FORM) is None
+    with pytest.raises(ReplyErrors, match="the arguments of submit_plan: not JSON"):
+        found_in(ModelReply("m", "", (FunctionUse("1", "submit_plan", "{"),)), "submit_plan", FORM)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "no", '{"steps": NaN}', "{" * 100_000, '{"a":' * 100_000, '"steps"', '{"steps": ['],
+    ids=["empty", "prose", "nan", "braces", "nested", "string", "cut"],
+)
+def test_what_is_no_json_is_not_found(text: str) -> None:
+    assert found_in(ModelReply("m", text), "submit_plan", FORM) is None
+
+
+def test_half_a_surrogate_pair_becomes_something_that_can_be_stored() -> None:
+    [data, *_] = objects_in(r'{"steps": "\ud83d \u00fc"}')
+    assert json.dumps(data, ensure_ascii=False).encode() == '{"steps": "? ü"}'.encode()

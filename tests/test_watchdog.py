@@ -1,0 +1,76 @@
+"""No child of ours outlives us, also when we are killed with -9."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+import toys
+
+from downstream.watchdog import Watchdog, open_watchdog
+
+STUBBORN = """
+import signal, subprocess, sys, threading
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if len(sys.argv) == 1:
+    subprocess.Popen([sys.executable, __file__, "grandchild"])
+sys.stdin.read()
+threading.Event().wait()
+"""
+
+OWNER = """
+import sys, anyio
+from downstream.pool import open_pool
+from journal.world import World
+from tool_connections import stdio
+import toys
+
+async def main():
+    servers = [stdio("deaf", toys.bad("ignore_eof")), stdio("family", [sys.executable, sys.argv[1]], start_timeout=60)]
+    async with open_pool(servers, World()) as pool, anyio.create_task_group() as group:
+        await pool.connection("deaf").listing()
+        group.start_soon(pool.connection("family").listing)
+        print("open", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.e2e
+async def test_killing_us_ends_servers_and_their_children_that_ignore_everything(tmp_path: Path) -> None:
+    family = tmp_path / "family.py"
+    family.write_text(STUBBORN)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(toys.__file__).parent)])
+    env = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", OWNER, str(family)]
+    async with await anyio.open_process(command, env=env, stdin=subprocess.PIPE, stderr=None) as owner:
+        assert owner.stdout is not None
+        with anyio.fail_after(30):
+            assert (await owner.stdout.receive()).startswith(b"open")
+            # Two shells, two watchers, two servers and one grandchild.
+            while len(children := toys.children_of(owner.pid)) < 7:  # noqa: ASYNC110 - other processes start them
+                await anyio.sleep(0.02)
+        os.kill(owner.pid, signal.SIGKILL)
+        assert await toys.wait_until_gone(children) == []
+    assert [name for name in os.listdir(tmp_path) if name.startswith("steprelay-")] == []
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_server_that_ends_takes_what_it_started_along_and_its_code_is_told(code: int) -> None:
+    script = f"sleep 60 >/dev/null 2>&1 & echo $!; exit {code}"
+    with open_watchdog() as watchdog:
+        command = watchdog.guarded("/bin/sh", ["-c", script])
+        ran = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=10, check=False)
+    assert toys.alive([int(ran.stdout)]) == []
+    assert ran.stderr == (f"exit code {code}\n" if code else "")
+
+
+def test_where_there_is_no_shell_commands_are_started_as_they_are(tmp_path: Path) -> None:
+    with open_watchdog(tmp_path / "no-shell") as watchdog:
+        assert watchdog == Watchdog(None)
+        assert watchdog.guarded("node", ["server.js"]) == ["node", "server.js"]
