@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, assert_never
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -145,6 +145,8 @@ class ToolDoor:
                         return await self._begin(pending, _Begun(case, pending.journal.world.new_id("c"), slot), action)
                     except ApprovalGone:
                         continue
+                case _:
+                    assert_never(answer)
 
     async def _begin(self, pending: _Pending, begun: _Begun, action: Action | None) -> _Begun:
         journal, case = pending.journal, begun.case

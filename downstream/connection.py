@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 import anyio
 from mcp import Client, MCPError
-from mcp.types import CallToolResult, Implementation, RequestParamsMeta, TextContent
+from mcp.types import CallToolResult, Implementation, InputRequiredResult, RequestParamsMeta, TextContent
 from pydantic import ValidationError
 
 from journal.values import Json, JsonObject
@@ -177,6 +177,7 @@ class Connection:
             raise CallFailed(str(error), may_have_run=False) from error
         if tool in session.refused:
             raise CallFailed(f"{name}.{tool} may not be called: {session.refused[tool]}", may_have_run=False)
+        result: RawResult | InputRequiredResult | None = None
         with new_exchange() as exchange, anyio.move_on_after(within):
             try:
                 result = await session.client.session.call_tool(
@@ -189,10 +190,11 @@ class Connection:
                 if meant.lost:
                     session.lost.set()
                 raise meant from error
-            if isinstance(result, CallToolResult):
-                return result
+        if result is None:
+            raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent)
+        if isinstance(result, InputRequiredResult):
             raise asks_back(name)
-        raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent)
+        return result
 
     def _end(self, opening: _Opening, error: str | None = None) -> None:
         if not opening.ended.is_set():

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import cast
 
 import httpx2
 from mcp_types import CONNECTION_CLOSED
@@ -66,8 +67,7 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
             response = _stand_in(request, error)
         else:
             exchange.status = response.status_code
-            if isinstance(response.stream, httpx2.AsyncByteStream):
-                response.stream = _ContainedStream(response.stream, exchange)
+            response.stream = _ContainedStream(cast("httpx2.AsyncByteStream", response.stream), exchange)
         if response.is_error and self._on_failure is not None:
             self._on_failure()
         return response

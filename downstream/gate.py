@@ -143,7 +143,7 @@ def taint_raises(gate: Gate, case: Case, verdict: Verdict, tools: Sequence[Tool]
         arguments=case.call.arguments,
         read=case.call.read,
         goal=case.run.goal,
-        described=described_in(words_of_tools(tools), case.run.goal),
+        described=described_in(words_of_tools(tools)),
         private=frozenset(name for name, server in gate.servers.items() if server.options.private),
     )
     return raise_for_taint(verdict, flow, targets(case.tool, case.call.arguments.data, gate.policy))

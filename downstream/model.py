@@ -5,6 +5,7 @@ This is a vendor's edge: litellm needs asyncio, takes seconds to import and at t
 
 import logging
 import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -19,7 +20,7 @@ from journal.values import Json, JsonObject
 
 from .model_errors import failure_kind, failure_text
 from .model_messages import context_size, reply_from, seconds, wire_message
-from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate
+from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role
 from .scripted import ScriptedModels
 from .settings import SCRIPTED, ModelOptions, ModelSettings
 from .vendor_loop import VendorLoop, open_vendor_loop
@@ -47,7 +48,7 @@ _FOREIGN = (ValueError, LookupError, TypeError, AttributeError, OSError)
 async def open_models(settings: ModelSettings, outlet: Outlet) -> AsyncGenerator[Models]:
     """Every model that the settings can name. litellm is imported by `warm_up`, or when a model is first asked."""
     scripted = ScriptedModels()
-    async with open_vendor_loop() as loop:
+    async with open_vendor_loop(_close) as loop:
         vendor = _Litellm(loop, settings.options, outlet)
 
         async def complete(model: str, request: ModelRequest) -> ModelReply:
@@ -57,7 +58,16 @@ async def open_models(settings: ModelSettings, outlet: Outlet) -> AsyncGenerator
         async def rate_of(model: str) -> Rate | None:
             return FREE if model.startswith(SCRIPTED) else await vendor.rate_of(model)
 
-        yield Models(complete, rate_of, vendor.warm_up)
+        async def warm_up() -> None:
+            if not all(name and name.startswith(SCRIPTED) for name in _named(settings)):
+                await vendor.warm_up()
+
+        yield Models(complete, rate_of, warm_up)
+
+
+def _named(settings: ModelSettings) -> list[str | None]:
+    roles: tuple[Role, ...] = ("planner", "worker", "answer")
+    return [*(settings.for_role(role) for role in roles), *settings.fallbacks]
 
 
 class _Litellm:
@@ -212,6 +222,13 @@ async def _listed_rate(model: str) -> Rate | None:
     except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *_FOREIGN):
         return None
     return Rate(paid * 1000, earned * 1000) if paid or earned else None
+
+
+async def _close() -> None:
+    """Close the connections that litellm keeps, on the loop that they belong to."""
+    if (litellm := sys.modules.get("litellm")) is not None:
+        await litellm.close_litellm_async_clients()
+        litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 async def _loaded() -> Any:

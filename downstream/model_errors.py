@@ -80,5 +80,5 @@ def cleaned(text: str) -> str:
     first = inner[1] if inner else text.strip().split("\n")[0]
     first = re.sub(r"^(?:[\w.]*(?:Error|Exception|Timeout)[:\s-]*)+", "", first)
     first = re.sub(r"(?:\b[A-Za-z]:\\|(?<![\w:/])/)(?:[\w.@ -]+[\\/])+[\w.@-]*", "…", first)
-    first = re.sub(r"<[^>]*>|[{}\[\]]|[\x00-\x1f]", " ", first)
+    first = re.sub(r"<[^>]*>|[{}\x00-\x1f]", " ", first)
     return " ".join(first.split())[:_LONGEST]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mcp.types import (
     AudioContent,
     CallToolResult,
-    EmbeddedResource,
+    ContentBlock,
     ImageContent,
     ResourceLink,
     TextContent,
@@ -103,22 +103,18 @@ async def keep(
     return "\n".join(lines), tuple(ids)
 
 
-def _read(
-    block: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
-) -> str | Blob:
-    match block:
-        case TextContent():
-            return block.text
-        case ImageContent() | AudioContent():
-            return _blob(block.type, block.mime_type, block.data)
-        case ResourceLink():
-            about = [block.title or block.name, block.mime_type, block.description]
-            return f"[link to {block.uri}: {', '.join(part for part in about if part)}]"
-        case EmbeddedResource():
-            what, inner = f"resource {block.resource.uri}", block.resource
-            if isinstance(inner, TextResourceContents):
-                return f"[{what}]\n{inner.text}"
-            return _blob(what, inner.mime_type or "application/octet-stream", inner.blob)
+def _read(block: ContentBlock) -> str | Blob:
+    if isinstance(block, TextContent):
+        return block.text
+    if isinstance(block, ImageContent | AudioContent):
+        return _blob(block.type, block.mime_type, block.data)
+    if isinstance(block, ResourceLink):
+        about = [block.title or block.name, block.mime_type, block.description]
+        return f"[link to {block.uri}: {', '.join(part for part in about if part)}]"
+    what, inner = f"resource {block.resource.uri}", block.resource
+    if isinstance(inner, TextResourceContents):
+        return f"[{what}]\n{inner.text}"
+    return _blob(what, inner.mime_type or "application/octet-stream", inner.blob)
 
 
 def _blob(what: str, media_type: str, encoded: str) -> str | Blob:

@@ -56,12 +56,10 @@ def words_of_tools(tools: Sequence[Tool]) -> Mapping[str, str]:
     return {server: "\n".join(parts) for server, parts in texts.items()}
 
 
-def described_in(words: Mapping[str, str], goal: str) -> Callable[[Json], Label]:
-    """The servers whose tools' descriptions hold a value that the goal does not, as origins."""
+def described_in(words: Mapping[str, str]) -> Callable[[Json], Label]:
+    """The servers whose tools' descriptions hold a value, as origins of it."""
 
     def origins(value: Json) -> Label:
-        if stands_in(value, goal):
-            return frozenset()
         return frozenset(f"open:{server}" for server, text in words.items() if stands_in(value, text))
 
     return origins

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ _JOIN_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class VendorLoop:
+    """The loop, while it runs."""
+
     loop: asyncio.AbstractEventLoop
     stop: asyncio.Event
 
@@ -26,11 +28,11 @@ class VendorLoop:
 
 
 @asynccontextmanager
-async def open_vendor_loop() -> AsyncGenerator[VendorLoop]:
-    """The loop; what still runs on it at the end is cancelled."""
+async def open_vendor_loop(close: Callable[[], Awaitable[None]]) -> AsyncGenerator[VendorLoop]:
+    """Run the loop; at the end, what still runs on it is cancelled and then `close` is awaited there."""
     ready: Future[VendorLoop] = Future()
     # An import that takes its time must not keep the process from ending.
-    thread = threading.Thread(target=asyncio.run, args=(_serve(ready),), name="vendor", daemon=True)
+    thread = threading.Thread(target=asyncio.run, args=(_serve(ready, close),), name="vendor-loop", daemon=True)
     thread.start()
     running = await asyncio.wrap_future(ready)
     try:
@@ -41,7 +43,14 @@ async def open_vendor_loop() -> AsyncGenerator[VendorLoop]:
             await anyio.to_thread.run_sync(thread.join, _JOIN_SECONDS)
 
 
-async def _serve(ready: "Future[VendorLoop]") -> None:
+async def _serve(ready: "Future[VendorLoop]", close: Callable[[], Awaitable[None]]) -> None:
     stop = asyncio.Event()
     ready.set_result(VendorLoop(asyncio.get_running_loop(), stop))
     await stop.wait()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await close()
+    # A closed connection is let go of in a later turn of the loop.
+    await asyncio.sleep(0)

@@ -18,11 +18,14 @@ EXIT_CODE = "exit code "
 
 # The SDK starts each server as the leader of a group of its own, so $$ names the group. The shell outlives a SIGTERM to
 # the group, since the group must be killed after a server that ignores it; the watcher is reaped before, so that no
-# zombie is left where the first process of a container reaps nothing.
+# zombie is left where the first process of a container reaps nothing. Should someone have tidied the pipe away, exec
+# ends the watcher, and the server runs without.
 _SCRIPT = """\
 alive=$1; shift
-(trap '' TERM; read -r _ <"$alive"; rm -f "$alive"; rmdir "${alive%/*}"; kill -TERM -$$; sleep 1; kill -KILL -$$) \
-</dev/null >/dev/null 2>&1 &
+(
+  trap '' TERM; exec <"$alive"; read -r _; rm -f "$alive"; rmdir "${alive%/*}"
+  kill -TERM -$$; sleep 1; kill -KILL -$$
+) >/dev/null 2>&1 &
 trap : TERM
 "$@"
 code=$?

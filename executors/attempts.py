@@ -8,7 +8,7 @@ from journal.run_journal import Meaning, RunJournal
 from journal.values import Json
 
 from .contract import Finding, Outcome
-from .job import Job, under_limits
+from .job import AnyJob, under_limits
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Number:
 MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
 
 
-async def attempts(journal: RunJournal, job: Job, make: MakeAttempt, *, retries: int) -> Attempt | Waiting:
+async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retries: int) -> Attempt | Waiting:
     """Make attempts until one need not or may not be made again; the outcome keeps what earlier ones found."""
     earlier: list[Outcome] = []
     while True:
@@ -54,7 +54,7 @@ async def attempts(journal: RunJournal, job: Job, make: MakeAttempt, *, retries:
         earlier.append(made.outcome)
 
 
-async def _recorded(journal: RunJournal, job: Job, make: MakeAttempt, number: Number) -> Attempt | Waiting:
+async def _recorded(journal: RunJournal, job: AnyJob, make: MakeAttempt, number: Number) -> Attempt | Waiting:
     meaning = Meaning("attempt", job.meaning)
     for key in (f"{number.key}/end", under_limits(f"{number.key}/end", journal.limits)):
         if (found := await journal.recall(key, meaning)) is not None:

@@ -1,6 +1,8 @@
 """A call step: references resolved, one call through the gate, and what came of it, without any model."""
 
-from downstream.door import Called, Origin, Refused, ToolCall, ToolEnd, Waiting
+from typing import assert_never
+
+from downstream.door import Called, Origin, Refused, ToolCall, Waiting
 from downstream.tools import Tool
 from journal.errors import BudgetReached
 from journal.run_journal import RunJournal
@@ -19,9 +21,10 @@ _SAFE_TO_REPEAT = frozenset({"read", "egress"})
 
 
 async def attempt_call(
-    equipment: Equipment, journal: RunJournal, job: Job, step: CallStep, number: Number
+    equipment: Equipment, journal: RunJournal, job: Job[CallStep], number: Number
 ) -> Attempt | Waiting:
     """Make the step's call once. A missing reference fails it before anything is sent."""
+    step = job.step
     tool = find_tool(step.tool, equipment.catalogue.tools())
     artifacts = OwnArtifacts(journal, job.artifact_steps)
     try:
@@ -38,7 +41,7 @@ async def attempt_call(
     return end if isinstance(end, Waiting) else _attempt(step, tool, end)
 
 
-def _attempt(step: CallStep, tool: Tool | None, end: ToolEnd) -> Attempt:
+def _attempt(step: CallStep, tool: Tool | None, end: Called | Refused) -> Attempt:
     match end:
         case Called(ok=True):
             return Attempt(_succeeded(step, end))
@@ -50,8 +53,8 @@ def _attempt(step: CallStep, tool: Tool | None, end: ToolEnd) -> Attempt:
             return Attempt(Outcome(step.id, "failed", problem=f"{end.tool} was not called: {end.reason}"))
         case Refused():
             return Attempt(Outcome(step.id, "refused", problem=f"{end.tool} was refused: {end.reason}"))
-        case Waiting():
-            raise AssertionError("a waiting call has no outcome yet")
+        case _:
+            assert_never(end)
 
 
 def _succeeded(step: CallStep, end: Called) -> Outcome:

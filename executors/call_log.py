@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from downstream.door import Called, Refused
-from journal.canonical import NotCanonical, digest
 from journal.values import JsonObject, Label
 
 from .built_in_tools import SEARCH_TOOLS
@@ -37,7 +36,7 @@ class CallLog:
         else:
             self.refusals.append(end)
         said = [end.ok, end.text] if isinstance(end, Called) else [end.reason]
-        self._seen[_signature([tool, arguments, *said])] += 1
+        self._seen[json.dumps([tool, arguments, *said], sort_keys=True)] += 1
 
     @property
     def repeats(self) -> bool:
@@ -74,10 +73,3 @@ class CallLog:
         ended = f"{len(self.citable)} of {self.made} calls gave a result"
         last = next((end for end in reversed(self.ends) if not end.ok), None)
         return ended if last is None else f"{ended}; the last that failed was {last.tool}: {quoted(last.text, 120)}"
-
-
-def _signature(parts: list[object]) -> str:
-    try:
-        return digest(parts)
-    except NotCanonical:
-        return json.dumps(parts, sort_keys=True)

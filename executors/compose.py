@@ -20,12 +20,11 @@ _MAX_TOKENS = 8_192
 _SUMMARY = 200
 
 
-async def attempt_compose(
-    equipment: Equipment, journal: RunJournal, job: Job, step: ComposeStep, number: Number
-) -> Attempt:
+async def attempt_compose(equipment: Equipment, journal: RunJournal, job: Job[ComposeStep], number: Number) -> Attempt:
     """Ask for the text once; text that was cut by its length makes the step partial."""
+    step = job.step
     key, meaning = f"{number.key}/turn.1", Meaning("compose", job.meaning)
-    messages = (Message("system", prompt("compose")), Message("user", _first_message(job, step, number)))
+    messages = (Message("system", prompt("compose")), Message("user", _first_message(job, number)))
     request = ModelRequest("compose", Place(step=step.id, attempt=number.number), messages, _MAX_TOKENS)
     ask = partial(equipment.ask, journal, key, meaning, request, account=Account())
     try:
@@ -36,26 +35,27 @@ async def attempt_compose(
         return Attempt(Outcome(step.id, "failed", problem=str(error)), may_retry=error.kind in RETRIED)
     except NoModel as error:
         return Attempt(Outcome(step.id, "failed", problem=str(error)))
-    return _attempt(job, step, reply)
+    return _attempt(job, reply)
 
 
-def _first_message(job: Job, step: ComposeStep, number: Number) -> str:
-    parts = [f"step: {step.id}", f"Task: {step.task}", compose_material(job)]
+def _first_message(job: Job[ComposeStep], number: Number) -> str:
+    parts = [f"step: {job.step.id}", f"Task: {job.step.task}", compose_material(job)]
     if number.before is not None:
         parts.append(f"An earlier attempt failed:\n{wrapped(number.before, origin='attempt')}")
     return "\n\n".join(filter(None, parts))
 
 
-def _attempt(job: Job, step: ComposeStep, reply: ModelReply) -> Attempt:
+def _attempt(job: Job[ComposeStep], reply: ModelReply) -> Attempt:
+    step = job.step.id
     text = reply.text.strip()
     if reply.finish == "refusal":
-        return Attempt(Outcome(step.id, "failed", problem=f"model {reply.model} refused to write this"))
+        return Attempt(Outcome(step, "failed", problem=f"model {reply.model} refused to write this"))
     if not text:
-        return Attempt(Outcome(step.id, "failed", problem=f"model {reply.model} wrote nothing"), may_retry=True)
+        return Attempt(Outcome(step, "failed", problem=f"model {reply.model} wrote nothing"), may_retry=True)
     whole = reply.finish != "length"
     return Attempt(
         Outcome(
-            step.id,
+            step,
             "succeeded" if whole else "partial",
             summary=cut(text.splitlines()[0], _SUMMARY),
             value=Value(text, job.read | {"model"}),

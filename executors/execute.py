@@ -19,13 +19,14 @@ def make_execute(equipment: Equipment) -> Execute:
     """The one way to carry out a step. A step whose outcome is recorded is not looked at again."""
 
     async def execute(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
-        job = Job.of(assignment)
+        job = Job(assignment.step, assignment.inputs, assignment.origin)
         key, meaning = f"{job.key}/outcome", Meaning("outcome", job.meaning)
         bounded = under_limits(key, journal.limits)
         for recorded in (key, bounded):
             if (found := await journal.recall(recorded, meaning)) is not None:
                 return Outcome.from_json(found.value)
-        made = await attempts(journal, job, _maker(equipment, journal, job), retries=equipment.retries(journal))
+        make = _maker(equipment, journal, assignment)
+        made = await attempts(journal, job, make, retries=equipment.retries(journal))
         if isinstance(made, Waiting):
             return made
         await journal.record(bounded if made.over_budget else key, meaning, made.outcome.to_json())
@@ -34,13 +35,14 @@ def make_execute(equipment: Equipment) -> Execute:
     return execute
 
 
-def _maker(equipment: Equipment, journal: RunJournal, job: Job) -> MakeAttempt:
-    match job.step:
+def _maker(equipment: Equipment, journal: RunJournal, assignment: Assignment) -> MakeAttempt:
+    inputs, origin = assignment.inputs, assignment.origin
+    match assignment.step:
         case CallStep() as step:
-            return partial(attempt_call, equipment, journal, job, step)
+            return partial(attempt_call, equipment, journal, Job(step, inputs, origin))
         case WorkerStep() as step:
-            return partial(attempt_worker, equipment, journal, job, step)
+            return partial(attempt_worker, equipment, journal, Job(step, inputs, origin))
         case ComposeStep() as step:
-            return partial(attempt_compose, equipment, journal, job, step)
+            return partial(attempt_compose, equipment, journal, Job(step, inputs, origin))
         case _:
-            assert_never(job.step)
+            assert_never(assignment.step)

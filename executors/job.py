@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from downstream.door import CallTool, Origin
 from downstream.model_door import Account
@@ -16,10 +16,11 @@ from journal.remembered import Remembered
 from journal.run_journal import Meaning, RunJournal
 from journal.values import JsonObject, Label, Value, join
 
-from .contract import Assignment
 from .settings import WorkerSettings
 from .step import CallStep, ComposeStep, WorkerStep, step_key
 from .tools_of_step import Catalogue
+
+S = TypeVar("S", bound=CallStep | WorkerStep | ComposeStep, covariant=True)
 
 
 class Ask(Protocol):
@@ -48,16 +49,12 @@ class Equipment:
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Generic[S]):
     """An assignment with the root of its memo keys and the meaning of its rows."""
 
-    step: CallStep | WorkerStep | ComposeStep
+    step: S
     inputs: Mapping[str, Value]
     origin: Origin
-
-    @classmethod
-    def of(cls, assignment: Assignment) -> "Job":
-        return cls(assignment.step, assignment.inputs, assignment.origin)
 
     @cached_property
     def key(self) -> str:
@@ -85,6 +82,9 @@ class Job:
     def artifact_steps(self) -> frozenset[str]:
         """The steps whose artifacts this one may use."""
         return frozenset({self.step.id, *self.inputs})
+
+
+AnyJob: TypeAlias = Job[CallStep | WorkerStep | ComposeStep]
 
 
 def under_limits(key: str, limits: Limits) -> str:

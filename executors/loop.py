@@ -49,6 +49,11 @@ class Loop:
         self._reminders = 0
         self._over: BudgetReached | None = None
 
+    @property
+    def over_budget(self) -> str | None:
+        """The limit of the run that was reached, if one was."""
+        return None if self._over is None else self._over.limit
+
     async def run(self) -> Ended | Waiting:
         """Turns until the end. Raises Fenced and MemoMismatch only."""
         try:
@@ -64,11 +69,7 @@ class Loop:
     async def once_more(self, text: str) -> JsonObject | None:
         """What is handed in after the model was told this; None if nothing is."""
         self.talk.say(text)
-        request = self.talk.last_request(self._style, turn=self._turn + 1, repair=1)
-        try:
-            return await self._submitted(await self._ask("repair.1", request))
-        except (ModelFailed, NoModel, BudgetReached):
-            return None
+        return await self._final("repair.1", turn=self._turn + 1, repair=1)
 
     async def _one_turn(self) -> Ended | Waiting | None:
         key = f"turn.{self._turn}"
@@ -153,18 +154,24 @@ class Loop:
     async def _last_turn(self, limit: str) -> Ended:
         """One last chance to hand something in, without tools; where the budget allows none, there is nothing."""
         self.talk.say(prompt("last_turn", limit=limit, ending=self.brief.ending.name))
-        submission: JsonObject | None = None
-        for key, forced in (("last", True), ("last.unforced", False)):
-            request = self.talk.last_request(self._style, turn=self._turn, forced=forced)
-            try:
-                submission = await self._submitted(await self._ask(key, request))
-            except (BudgetReached, NoModel):
-                break
-            except ModelFailed as error:
-                if error.kind == "bad_request":
-                    continue
-            break
+        # Once a person raises the budget the loop goes on, and what it reports at the next limit is another report.
+        key = "last" if self._over is None else under_limits("last", self.journal.limits)
+        submission = await self._final(key, turn=self._turn)
         return Ended(self.log, submission, limit=limit, over_budget=self._over is not None)
+
+    async def _final(self, key: str, *, turn: int, repair: int = 0) -> JsonObject | None:
+        """What is handed in where nothing else is offered; unforced where a server lets no function be forced."""
+        for name, forced in ((key, True), (f"{key}.unforced", False)):
+            request = self.talk.last_request(self._style, turn=turn, repair=repair, forced=forced)
+            try:
+                return await self._submitted(await self._ask(name, request))
+            except BudgetReached as error:
+                self._over = error
+                return None
+            except ModelFailed as error:
+                if error.kind != "bad_request":
+                    return None
+        return None
 
     async def _submitted(self, reply: ModelReply) -> JsonObject | None:
         self.talk.take(reply)
@@ -241,5 +248,6 @@ async def _remembered_style(equipment: Equipment, brief: Brief) -> Style:
 def _habit(model: str) -> str:
     try:
         return f"{model} litellm {version('litellm')}"
-    except PackageNotFoundError:
+    # Only where litellm is not installed; then there are scripted models alone.
+    except PackageNotFoundError:  # pragma: no cover
         return f"{model} without litellm"

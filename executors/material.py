@@ -4,7 +4,7 @@ from journal.artifacts import NewArtifact
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, Value
 
-from .job import Job
+from .job import AnyJob
 from .wording import shown, wrapped
 
 SHOWN_WHOLE = 8_000
@@ -14,12 +14,12 @@ COMPOSED = 100_000
 """Characters of a value that a compose step is given: it has no way to read on."""
 
 
-async def worker_material(journal: RunJournal, job: Job) -> str:
+async def worker_material(journal: RunJournal, job: AnyJob) -> str:
     """The values of the step's needs for a worker, which can read the rest of a large one by its handle."""
     return "\n\n".join([await _for_worker(journal, job, step) for step in job.inputs])
 
 
-def compose_material(job: Job) -> str:
+def compose_material(job: AnyJob) -> str:
     """The values of the step's needs for a model without tools."""
     return "\n\n".join(
         wrapped(_head_and_tail(shown(value.data), COMPOSED), origin=f"step {step}")
@@ -27,7 +27,7 @@ def compose_material(job: Job) -> str:
     )
 
 
-async def _for_worker(journal: RunJournal, job: Job, step: str) -> str:
+async def _for_worker(journal: RunJournal, job: AnyJob, step: str) -> str:
     value = job.inputs[step]
     text = shown(value.data)
     if len(text) <= SHOWN_WHOLE:
@@ -39,7 +39,7 @@ async def _for_worker(journal: RunJournal, job: Job, step: str) -> str:
     )
 
 
-async def _handle(journal: RunJournal, job: Job, step: str, value: Value, *, text: str) -> str:
+async def _handle(journal: RunJournal, job: AnyJob, step: str, value: Value, *, text: str) -> str:
     media_type = "text/plain" if isinstance(value.data, str) else "application/json"
 
     async def keep() -> Json:

@@ -6,7 +6,7 @@ from downstream.door import Waiting
 from downstream.json_shape import is_array
 from downstream.model_port import Place
 from journal.run_journal import RunJournal
-from journal.values import Json, JsonObject
+from journal.values import JsonObject
 
 from .attempts import Attempt, Number
 from .brief import Brief
@@ -25,14 +25,15 @@ _PROBLEMS = 600
 
 @dataclass(frozen=True)
 class Under:
-    """What is under review: the attempt's number and its calls."""
+    """What is under review: the attempt's number, its calls, and the data that its report hands on."""
 
     number: Number
     log: CallLog
+    data: JsonObject | None
 
 
 async def reviewed(
-    equipment: Equipment, journal: RunJournal, job: Job, *, attempt: Attempt, under: Under
+    equipment: Equipment, journal: RunJournal, job: Job[WorkerStep], *, attempt: Attempt, under: Under
 ) -> Attempt | Waiting:
     """The attempt after its review: as it was, failed where its report is rejected, partial without a verdict."""
     loop = await open_loop(equipment, journal, _brief(equipment, job, attempt.outcome, under))
@@ -63,7 +64,7 @@ def _rejected(attempt: Attempt, submission: JsonObject) -> Attempt:
     return Attempt(outcome, may_retry=True)
 
 
-def _brief(equipment: Equipment, job: Job, outcome: Outcome, under: Under) -> Brief:
+def _brief(equipment: Equipment, job: Job[WorkerStep], outcome: Outcome, under: Under) -> Brief:
     reviewer = equipment.workers.get(REVIEWER.name, REVIEWER)
     number, step = under.number.number, job.step
     tools = tools_of_worker(reviewer, equipment.catalogue.tools())
@@ -73,9 +74,9 @@ def _brief(equipment: Equipment, job: Job, outcome: Outcome, under: Under) -> Br
         place=Place(number=number, step=step.id, attempt=number),
         meaning=job.meaning,
         worker=reviewer,
-        task=step.task if isinstance(step, WorkerStep) else step.title,
+        task=step.task,
         system="\n\n".join(filter(None, [reviewer.instructions.strip(), prompt("reviewer")])),
-        first_message=_first_message(job, outcome, under.log),
+        first_message=_first_message(job, outcome, under),
         tools=[tool for tool in tools if tool.class_ == "read"],
         ending=SUBMIT_REVIEW,
         origin="worker",
@@ -85,31 +86,23 @@ def _brief(equipment: Equipment, job: Job, outcome: Outcome, under: Under) -> Br
     )
 
 
-def _first_message(job: Job, outcome: Outcome, log: CallLog) -> str:
+def _first_message(job: Job[WorkerStep], outcome: Outcome, under: Under) -> str:
     """The claims and the results that they cite; the worker's summary stays out."""
+    citable, data = under.log.citable, under.data
     claims = [
         f"{number}. {each.claim}\n   evidence: {', '.join(each.evidence) or 'none'}"
         for number, each in enumerate(outcome.findings, 1)
     ]
     cited = dict.fromkeys(call for finding in outcome.findings for call in finding.evidence)
-    results = [f"[{call}]\n{wrapped(log.citable[call].text, origin=log.citable[call].tool)}" for call in cited]
-    task = job.step.task if isinstance(job.step, WorkerStep) else job.step.title
+    results = [f"[{call}]\n{wrapped(citable[call].text, origin=citable[call].tool)}" for call in cited]
     parts = [
         f"step: {job.step.id}",
-        f"The claims answer this task: {task}",
+        f"The claims answer this task: {job.step.task}",
         f"Claims:\n{wrapped(chr(10).join(claims), origin='worker')}",
     ]
-    data = _handed_on(outcome)
     if data is not None:
         parts.append(f"Data that is handed on:\n{wrapped(shown(data), origin='worker')}")
     return "\n\n".join([*parts, "Evidence:", *results])
-
-
-def _handed_on(outcome: Outcome) -> Json | None:
-    """The report's `data`; a value that code made of summary and findings is not shown."""
-    if outcome.value is None or set(outcome.value.data) == {"summary", "findings"}:
-        return None
-    return outcome.value.data
 
 
 def _accepted(submission: JsonObject) -> bool | None:

@@ -43,7 +43,7 @@ def outcome_of(case: Case) -> Outcome:
         case.step,
         status,
         summary=report.summary if report and report.summary else f"No report; {log.in_words}.",
-        value=_value(case, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
+        value=_value(report, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
         findings=case.findings,
         problem=None if status == "succeeded" else _problem(case),
         confidence=report.confidence if report else 0.0,
@@ -82,10 +82,7 @@ def _problem(case: Case) -> str:
     return "; ".join(said)
 
 
-def _value(case: Case, log: CallLog) -> Value | None:
-    report = case.report
-    if report is None:
-        return None
+def _value(report: Report, log: CallLog) -> Value:
     findings = [finding.model_dump(mode="json") for finding in report.findings]
     data: JsonObject = report.data or {"summary": report.summary, "findings": findings}
     return Value(data, log.read | {"model"})

@@ -26,6 +26,7 @@ def _read(name: str) -> str:
 
 def wrapped(text: str, *, origin: str) -> str:
     """Material that is no instruction: between tags that it cannot close, marked with where it came from."""
+    origin = re.sub(r'["<>\s]+', " ", origin)
     return f'<data from="{origin}">\n{_TAG.sub("&lt;", text)}\n</data>'
 
 

@@ -23,9 +23,10 @@ from .wording import prompt, wrapped
 
 
 async def attempt_worker(
-    equipment: Equipment, journal: RunJournal, job: Job, step: WorkerStep, number: Number
+    equipment: Equipment, journal: RunJournal, job: Job[WorkerStep], number: Number
 ) -> Attempt | Waiting:
     """Let the step's worker have one go at it; its report is reviewed where the step says so."""
+    step = job.step
     worker = equipment.workers.get(step.worker)
     if worker is None:
         known = ", ".join(sorted(equipment.workers))
@@ -36,11 +37,14 @@ async def attempt_worker(
     if isinstance(ended, Waiting):
         return ended
     checked = await _checked(step, loop, ended)
+    if loop.over_budget is not None:
+        ended = replace(ended, limit=ended.limit or loop.over_budget, over_budget=True)
     over = ended.over_budget
     attempt = Attempt(outcome_of(Case(step.id, ended, checked)), may_retry=ended.may_retry, over_budget=over)
-    if step.review and ended.limit is None and attempt.outcome.status in ("succeeded", "partial"):
-        return await reviewed(equipment, journal, job, attempt=attempt, under=Under(number, ended.log))
-    return attempt
+    if checked is None or ended.limit is not None or attempt.outcome.status not in ("succeeded", "partial"):
+        return attempt
+    under = Under(number, ended.log, checked.report.data)
+    return await reviewed(equipment, journal, job, attempt=attempt, under=under) if step.review else attempt
 
 
 async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None:
@@ -65,10 +69,9 @@ def _worse(mended: Checked, first: Checked) -> bool:
 
 
 async def _brief(
-    equipment: Equipment, journal: RunJournal, job: Job, worker: WorkerSettings, *, number: Number
+    equipment: Equipment, journal: RunJournal, job: Job[WorkerStep], worker: WorkerSettings, *, number: Number
 ) -> Brief:
     step = job.step
-    assert isinstance(step, WorkerStep)
     parts = [f"step: {step.id}", f"Task: {step.task}", await worker_material(journal, job)]
     if number.before is not None:
         parts.append(f"An earlier attempt failed:\n{wrapped(number.before, origin='attempt')}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import anyio
 
@@ -140,6 +141,8 @@ def _answer(use: Use, end: Called | Refused | Waiting) -> Answer:
             return Answer(use, f"Refused: {end.reason}\nDo not ask for it again; go on without it, or report.", end)
         case Waiting():
             return Answer(use, "", end)
+        case _:
+            assert_never(end)
 
 
 def waiting_in(answers: Sequence[Answer]) -> Waiting | None:

@@ -192,8 +192,8 @@ def consume(tx: Transaction, action_id: str, *, hash_: str) -> bool:
     return tx.change(f"{sql} AND {_SAID_YES}", (action_id, hash_)) == 1
 
 
-def settle(tx: Transaction, action: Action, *, expired: bool) -> None:
-    """Note that the drive has acted on a decision or on the lapse of an action; a decision that came keeps its record."""
+def settle_action(tx: Transaction, action: Action, *, expired: bool) -> None:
+    """Note that the drive has acted on a decision, or on the lapse of an action; one decided meanwhile stays so."""
     lapsed = "'expired'" if expired else "state"
     sql = f"UPDATE actions SET handled = 1, state = CASE state WHEN 'waiting' THEN {lapsed} ELSE state END WHERE id = ?"
     tx.change(sql, (action.id,))

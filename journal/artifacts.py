@@ -92,7 +92,9 @@ class Artifacts:
         try:
             content, sha256 = await anyio.to_thread.run_sync(_read_whole, path)
         except OSError as error:
-            raise ArtifactLost(f"artifact {artifact.id} cannot be read: {error.strerror}; run its step again") from error
+            raise ArtifactLost(
+                f"artifact {artifact.id} cannot be read: {error.strerror}; run its step again"
+            ) from error
         if sha256 != artifact.sha256:
             raise ArtifactLost(f"artifact {artifact.id} was changed on disk and is not used; run its step again")
         return content

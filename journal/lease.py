@@ -14,6 +14,7 @@ from .database import Transaction
 from .errors import StoreError
 from .locks import held, is_free
 from .store import Store
+from .tasks import open_tasks
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class LeaseWatch:
         if not here or not is_free(_lock_path(self._store, lease.id)):
             return not self._is_stopped(lease)
         first = self._free.setdefault(lease.id, lease.heartbeat_at)
-        if lease.heartbeat_at > first:
+        # One renewal may fall between the two looks at a process that died right then; two can't.
+        if lease.heartbeat_at > first + 1.5 * HEARTBEAT_SECONDS:
             raise StoreError(
                 f"{self._store.database.path}: process {lease.pid} is alive but its lock is free, so locks do not work "
                 "on this file system; set `store` to a file in a local folder"
@@ -90,10 +92,9 @@ async def open_lease(
     with held(_lock_path(store, lease_id)):
         await store.database.write("lease", lambda tx: _put(tx, lease, owner=store.owner, at=now))
         try:
-            async with anyio.create_task_group() as group:
+            async with open_tasks() as group:
                 group.start_soon(_renew, store, lease, every)
                 yield lease
-                group.cancel_scope.cancel()
         finally:
             await _give_up(store, lease)
 
@@ -101,7 +102,7 @@ async def open_lease(
 async def forget_dead(store: Store, living: list[Lease]) -> None:
     """Remove the files of processes that died, and rows of theirs that no unfinished run names any more."""
     keep = [lease.id for lease in living]
-    marks = ", ".join("?" * len(keep)) or "NULL"
+    marks = ", ".join("?" * len(keep))
     sql = (
         f"DELETE FROM leases WHERE id NOT IN ({marks}) AND heartbeat_at < ?"
         " AND id NOT IN (SELECT driver FROM runs WHERE driver IS NOT NULL AND ended_at IS NULL)"
@@ -119,9 +120,7 @@ async def _renew(store: Store, lease: Lease, every: float) -> None:
         await anyio.sleep(every)
         try:
             # Put, not changed: others forget a process that was stopped for long.
-            await store.database.write(
-                "heartbeat", lambda tx: _put(tx, lease, owner=store.owner, at=store.world.now())
-            )
+            await store.database.write("heartbeat", lambda tx: _put(tx, lease, owner=store.owner, at=store.world.now()))
         except StoreError as error:
             # Should it go on for long, others take the runs over and this process is fenced.
             log.error("heartbeat_failed", extra={"lease": lease.id, "error": str(error)})

@@ -91,7 +91,9 @@ def reserve(tx: Transaction, run: Row, reservation: Reservation, *, limits: Limi
 
     An open reservation under the same key is replaced; what was settled under it goes on counting.
     """
-    settled = "UPDATE ledger SET key = key || '#' || rowid WHERE run = ? AND key = ? AND epoch = ? AND state != 'reserved'"
+    settled = (
+        "UPDATE ledger SET key = key || '#' || rowid WHERE run = ? AND key = ? AND epoch = ? AND state != 'reserved'"
+    )
     tx.change(settled, (run["id"], reservation.key, run["epoch"]))
     _check(tx, run, reservation, limits=limits, at=at)
     amount = reservation.amount

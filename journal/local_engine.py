@@ -1,25 +1,32 @@
 """The engine that needs nothing: this process drives its own runs and adopts those of processes that died."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import cast
 
 import anyio
 from anyio.abc import TaskGroup
 
+from .artifacts import ArtifactLost
 from .engine import Drive
-from .errors import Fenced, SteprelayError
+from .errors import Fenced, StoreError
 from .lease import Lease, LeaseWatch, forget_dead, open_lease
 from .ledger import Limits
 from .run_journal import Ending, RunJournal
-from .runs import Run
+from .runs import Ready, Run
 from .store import Store
+from .tasks import open_tasks
 
 log = logging.getLogger(__name__)
 
 _TICK = 0.5
-"""Seconds between two looks at the store: what other processes decide arrives within that."""
+"""Seconds between two looks at whether anything changed: what other processes decide arrives within that."""
+_FULL_LOOK = 1.0
+"""Seconds between two looks at all runs where nothing changed: a death and a wake-up time leave no trace."""
+HOLD_OFF_SECONDS = 5.0
+"""A run whose store failed under it is not driven again before that."""
 
 
 @dataclass(frozen=True)
@@ -30,109 +37,132 @@ class EngineOptions:
     settings_path: str
     runs: int
     limits: Callable[[Run], Limits]
-
-
-@dataclass
-class _Driven:
-    """The runs being driven by this process, and the signal that the loop should look again."""
-
-    ids: set[str] = field(default_factory=set[str])
-    poke: anyio.Event = field(default_factory=anyio.Event)
+    hold_off: float = HOLD_OFF_SECONDS
 
 
 class LocalEngine:
-    """Drives what nobody alive drives, under its own settings fingerprint. Use `open_local_engine`."""
+    """Drives what nobody alive drives, under its own settings fingerprint. Use `open_local_engine`.
+
+    `trouble` says why nothing can be driven here, while that is so.
+    """
 
     def __init__(self, store: Store, lease: Lease, drive: Drive, options: EngineOptions) -> None:
-        self._store = store
         self.lease = lease
+        self.trouble: str | None = None
+        self._store = store
         self._drive = drive
         self._options = options
         self._watch = LeaseWatch(store)
-        self._driven = _Driven()
+        self._driven: set[str] = set()
+        self._poke = anyio.Event()
+        self._seen = -1
+        self._looked_at = 0.0
 
     async def wake(self, run_id: str) -> None:
         """Look for work now; which run it was shows in the store."""
         self._store.bell.ring(run_id)
-        self._driven.poke.set()
+        self._poke.set()
 
     async def serve(self, group: TaskGroup) -> None:
         """Look for runs to drive until cancelled: at once when woken, else twice a second."""
-        seen = -1
         while True:
-            version = await self._store.database.version()
-            if version != seen:
-                self._store.bell.ring_all()
-            await self._start_ready(group)
-            seen = version
+            poked, self._poke = self._poke.is_set(), anyio.Event()
+            try:
+                await self._look(group, poked=poked)
+                self.trouble = None
+            except StoreError as error:
+                if str(error) != self.trouble:
+                    log.error("store_failed", extra={"error": str(error)})
+                self.trouble = str(error)
             with anyio.move_on_after(_TICK):
-                await self._driven.poke.wait()
-            self._driven.poke = anyio.Event()
+                await self._poke.wait()
+
+    async def _look(self, group: TaskGroup, *, poked: bool) -> None:
+        version, now = await self._store.database.version(), anyio.current_time()
+        if version != self._seen:
+            self._store.bell.ring_all()
+        if poked or version != self._seen or now >= self._looked_at + _FULL_LOOK:
+            await self._start_ready(group)
+            self._seen, self._looked_at = version, now
 
     async def _start_ready(self, group: TaskGroup) -> None:
-        living = await self._watch.living(besides=self.lease.id)
-        for run in await self._unfinished():
-            if len(self._driven.ids) >= self._options.runs:
-                break
-            if run.id not in self._driven.ids and self._may_drive(run, {lease.id for lease in living}):
-                self._driven.ids.add(run.id)
+        ready = await self._store.ready(fingerprint=self._options.fingerprint)
+        living: list[str] = []
+        # Looked at after the runs: whoever drives one of them had its lease before.
+        if any(run.driver not in (None, self.lease.id) for run in ready):
+            living = [lease.id for lease in await self._watch.living() if lease.id != self.lease.id]
+        for run in ready:
+            # Ending a cancelled run takes no slot: it must not wait for others to end.
+            may_start = run.cancelled or len(self._driven) < self._options.runs
+            if may_start and run.id not in self._driven and run.driver not in living:
+                self._driven.add(run.id)
                 group.start_soon(self._drive_one, run)
 
-    async def _unfinished(self) -> list[Run]:
-        runs = await self._store.unfinished()
-        return [run for run in runs if run.fingerprint == self._options.fingerprint or run.cancel_reason is not None]
-
-    def _may_drive(self, run: Run, living: set[str]) -> bool:
-        if run.driver is not None and run.driver != self.lease.id:
-            return run.driver not in living
-        if run.status == "awaiting_approval":
-            return run.wake_at is not None and run.wake_at <= self._store.world.now()
-        return True
-
-    async def _drive_one(self, run: Run) -> None:
+    async def _drive_one(self, ready: Ready) -> None:
         try:
-            journal = await self._store.take(run, driver=self.lease.id, limits=self._options.limits)
-            if journal is not None:
+            if (journal := await self._take(ready)) is not None:
                 await self._drive_whole(journal)
-        except Fenced:
-            log.info("run_taken_over", extra={"run": run.id})
-        except SteprelayError as error:
-            log.error("run_stopped", extra={"run": run.id, "error": str(error)})
-            await anyio.sleep(HOLD_OFF_SECONDS)
+        except Exception as error:
+            # Whatever befalls one run, the others and the engine go on.
+            if any(isinstance(leaf, Fenced) for leaf in _leaves(error)):
+                log.info("run_taken_over", extra={"run": ready.id})
+            else:
+                log.exception("run_stopped", extra={"run": ready.id})
+                await anyio.sleep(self._options.hold_off)
         finally:
-            self._driven.ids.discard(run.id)
-            self._driven.poke.set()
+            self._driven.discard(ready.id)
+            self._poke.set()
+
+    async def _take(self, ready: Ready) -> RunJournal | None:
+        run = await self._store.run(ready.id)
+        if run.epoch != ready.epoch:
+            return None
+        return await self._store.take(run, driver=self.lease.id, limits=self._options.limits)
 
     async def _drive_whole(self, journal: RunJournal) -> None:
         try:
             await self._drive(journal)
-        except SteprelayError:
-            raise
-        except Exception:  # a fault of ours must end this run only, and be seen
+        except Exception as error:
+            # A fault of ours must end this run only, and be seen; trouble with the store passes.
+            if any(_passes(leaf) for leaf in _leaves(error)):
+                raise
             log.exception("drive_failed", extra={"run": journal.run.id})
-            await journal.finish(_internal_error())
+            await journal.finish(await _internal_error(journal))
+            return
         fresh = await journal.fresh()
         if not fresh.ended and fresh.epoch == journal.run.epoch and fresh.driver == self.lease.id:
             log.error("drive_left_run_open", extra={"run": journal.run.id})
-            await journal.finish(_internal_error())
+            await journal.finish(await _internal_error(journal))
 
 
-HOLD_OFF_SECONDS = 5.0
-"""A run whose store or journal failed under it is not driven again before that."""
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, Fenced | StoreError) and not isinstance(error, ArtifactLost)
 
 
-def _internal_error() -> Ending:
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        for inner in group.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+async def _internal_error(journal: RunJournal) -> Ending:
     message = "The run ended by an internal error; the log has the details. What was done is kept in its events."
-    return Ending("failed", "error", message, message, {})
+    kept = any(step.status in ("succeeded", "partial") for step in await journal.steps())
+    return Ending("partial" if kept else "failed", "error", message, message, {})
 
 
 @asynccontextmanager
 async def open_local_engine(store: Store, drive: Drive, options: EngineOptions) -> AsyncGenerator[LocalEngine]:
-    """Drive runs of this store until the block ends; those still open are left for whoever comes next."""
+    """Drive runs of this store until the block ends; those still open are left for whoever comes next.
+
+    Raises StoreError where locks do not work.
+    """
     async with open_lease(store, fingerprint=options.fingerprint, settings_path=options.settings_path) as lease:
         engine = LocalEngine(store, lease, drive, options)
         await forget_dead(store, await LeaseWatch(store).living(besides=lease.id))
-        async with anyio.create_task_group() as group:
+        async with open_tasks() as group:
             group.start_soon(engine.serve, group)
             yield engine
-            group.cancel_scope.cancel()

@@ -14,7 +14,7 @@ from .actions import (
     latest_action,
     refusals_in_a_row,
     refused_before,
-    settle as settle_decision,
+    settle_action,
 )
 from .artifacts import Artifacts
 from .audit import AuditLine, append_audit
@@ -200,7 +200,7 @@ class RunJournal:
 
     async def settle_action(self, action: Action, *, expired: bool = False) -> None:
         """Note that the drive has acted on a decision (or on the lapse) of this action."""
-        await self._write("action.handled", lambda tx, run: settle_decision(tx, action, expired=expired))
+        await self._write("action.handled", lambda tx, run: settle_action(tx, action, expired=expired))
 
     async def supersede_action(self, action: Action) -> None:
         """End an action whose approval lapsed or whose subject changed; it may be asked again under its key."""
@@ -342,7 +342,9 @@ class RunJournal:
     ) -> None:
         # JSON in ASCII gives back whatever it was given, half a surrogate pair too.
         row = (self.run.id, self.run.owner, key, meaning.name, meaning.hash, json.dumps(value), self.run.epoch)
-        sql = "INSERT OR IGNORE INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        sql = (
+            "INSERT OR IGNORE INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        )
         if tx.change(sql, (*row, self.world.now())) != 1:
             raise KeyReused(key)
         self._append(tx, events)

@@ -168,7 +168,7 @@ def mark_delivered(tx: Transaction, run_id: str) -> None:
 
 
 def request_cancel(tx: Transaction, run: Run, reason: str, *, at: float) -> bool:
-    """Have the run end as cancelled by whoever drives it next; the first reason stays. False if it has ended already."""
+    """Have the run end as cancelled by whoever drives it; the first reason stays. False if it has ended already."""
     sql = (
         "UPDATE runs SET cancel_reason = COALESCE(cancel_reason, ?), wake_at = 0, updated_at = ?"
         " WHERE id = ? AND ended_at IS NULL"

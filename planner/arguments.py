@@ -1,13 +1,15 @@
 """Literal arguments against a tool's schema; what only a run will fill in is left alone."""
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from downstream.tools import Tool
 from journal.values import Json, JsonObject
 
-from .references import Pointer, plain
 from .reading import closest
+from .references import Pointer, plain
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -16,7 +18,16 @@ if TYPE_CHECKING:
 _SHOWN = 8
 """So many errors of one step help; more only hide the first."""
 _LOOKS_AT_NAMES_ONLY = frozenset(
-    {"required", "additionalProperties", "type", "maxProperties", "minProperties", "maxItems", "minItems", "dependentRequired"}
+    {
+        "required",
+        "additionalProperties",
+        "type",
+        "maxProperties",
+        "minProperties",
+        "maxItems",
+        "minItems",
+        "dependentRequired",
+    }
 )
 """Keywords whose verdict on an object or a list does not depend on the values inside it."""
 
@@ -25,7 +36,7 @@ def argument_errors(tool: Tool, arguments: JsonObject, places: Sequence[Pointer]
     """What is wrong with the literal parts of these arguments; `places` are those that hold references."""
     if () in places:
         return ["arguments is an object of named arguments; a reference stands for one value inside it"]
-    validator = _validator(tool.input_schema)
+    validator = _validator(json.dumps(tool.input_schema))
     if validator is None:
         return []
     found = _literal_errors(validator, plain(arguments), places)
@@ -46,20 +57,22 @@ def output_errors(schema: JsonObject | None) -> list[str]:
     return []
 
 
-def _validator(schema: JsonObject) -> "Validator | None":
-    """None for a schema that is broken itself: then the gate has the last word."""
+@lru_cache(maxsize=256)
+def _validator(text: str) -> "Validator | None":
+    """For the schema in the text; None for one that is broken itself: then the gate has the last word."""
     # Imported on first use: it takes a tenth of a second.
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
-    from referencing.jsonschema import SPECIFICATIONS
+    from referencing.jsonschema import EMPTY_REGISTRY
 
+    schema: JsonObject = json.loads(text)
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
     except SchemaError:
         return None
-    return kind(schema, registry=SPECIFICATIONS)
+    return kind(schema, registry=EMPTY_REGISTRY)
 
 
 def _literal_errors(
@@ -82,10 +95,11 @@ def _literal_errors(
 def _sentence(tool: Tool, error: "ValidationError") -> str:
     place = ".".join(["arguments", *map(str, error.absolute_path)])
     text = f"{place}: {error.message[:200]}"
-    known: Json = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        extra = [name for name in error.instance if name not in known]
-        return f"{text}; {closest(extra[0], known)}" if extra else text
     if error.validator == "required":
         return f"{text} of {tool.full_name}"
+    known: JsonObject = tool.input_schema.get("properties") or {}
+    if error.validator == "additionalProperties" and not error.absolute_path:
+        given: Json = error.instance
+        extra = next((name for name in given if name not in known), "")
+        return f"{text}; {closest(extra, known)}"
     return text

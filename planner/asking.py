@@ -4,9 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from downstream.model_door import Account
 from downstream.model_port import Message, ModelRequest, Place, Role
 from downstream.structured import Form, Question
-from downstream.model_door import Account
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
@@ -81,16 +81,16 @@ class Ask(Protocol):
     async def __call__(self, journal: RunJournal, key: str, question: Question[JsonObject]) -> JsonObject: ...
 
 
-def question(role: Role, form: Form[JsonObject], texts: tuple[str, ...], *, meaning: Json, number: int) -> Question[JsonObject]:
+def question(
+    role: Role, form: Form[JsonObject], texts: tuple[str, ...], *, meaning: Json, number: int
+) -> Question[JsonObject]:
     """A question of this floor. `texts` are the user's messages, each but the first after one of the assistant.
 
     `meaning` is what the question means (never its wording), `number` the attempt or revision that it is.
     """
     messages = [Message("system", prompt(role))]
     messages += [Message("user" if index % 2 == 0 else "assistant", text) for index, text in enumerate(texts)]
-    request = ModelRequest(
-        role, Place(number=number), tuple(messages), _LONGEST[form.name], stream=role == "planner"
-    )
+    request = ModelRequest(role, Place(number=number), tuple(messages), _LONGEST[form.name], stream=role == "planner")
     account = Account(purpose="answer") if role == "answer" else Account()
     return Question(request, Meaning(form.name, meaning), form, account)
 

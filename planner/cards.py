@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from downstream.json_shape import is_array, is_object
 from downstream.tools import Tool
 from executors.settings import WorkerSettings
 from executors.tool_search import find_tools
@@ -13,6 +14,7 @@ from journal.values import Json, JsonObject
 
 SHOWN_CHARACTERS = 16_000
 """About 4,000 tokens of tool lines; beyond that only those that fit the goal best are shown."""
+_CHOICES = 8
 _SENTENCE = re.compile(r"(.+?[.!?])(\s|$)")
 
 
@@ -33,7 +35,9 @@ def worker_card(worker: WorkerSettings, tools: Sequence[Tool], shown: Sequence[T
     if len(own) == len(tools):
         listed = "all" if own else "none"
     else:
-        listed = ", ".join(tool.full_name for tool in shown if tool in own) or ("others than those below" if own else "none")
+        listed = ", ".join(tool.full_name for tool in shown if tool in own) or (
+            "others than those below" if own else "none"
+        )
     return f"{worker.name}: {' '.join(worker.description.split())} Tools: {listed}."
 
 
@@ -52,9 +56,10 @@ def tools_to_show(tools: Sequence[Tool], goal: str, *, characters: int = SHOWN_C
 
 
 def _type(schema: Json) -> str:
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return "any"
-    if isinstance(choices := schema.get("enum"), list) and len(choices) <= 8:
+    choices: Json = schema.get("enum")
+    if is_array(choices) and len(choices) <= _CHOICES:
         return "|".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
-    kind = schema.get("type", "any")
-    return "|".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+    kind: Json = schema.get("type", "any")
+    return "|".join(map(str, kind)) if is_array(kind) else str(kind)

@@ -93,7 +93,7 @@ def _repeat_errors(added: Iterable[AnyStep], progress: Progress) -> Iterable[str
         for need in step.needs:
             outcome, needed = progress.outcomes.get(need), progress.every.get(need)
             if outcome is not None and outcome.status in BLOCKING and needed is not None and not needed.optional:
-                yield f"step {step.id!r} needs {need!r}, which is {outcome.status}, so it would never run; take that need out"
+                yield f"step {step.id!r} needs {need!r}, which is {outcome.status}, so it would never run; need it not"
 
 
 def essence(step: AnyStep) -> str:
@@ -124,7 +124,12 @@ def _narrowed(added: tuple[AnyStep, ...], ground: Ground) -> tuple[tuple[AnyStep
     wanted: set[str] = set()
     for step in added:
         wants = tools_wanted(step, ground.bounds)
-        if isinstance(step, WorkerStep) and step.tools is None and had.intersection(wants) and not had.issuperset(wants):
+        if (
+            isinstance(step, WorkerStep)
+            and step.tools is None
+            and had.intersection(wants)
+            and not had.issuperset(wants)
+        ):
             step = step.model_copy(update={"tools": tuple(tool for tool in wants if tool in had)})
             wants = list(step.tools or ())
         narrowed.append(step)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from downstream.json_shape import is_array, is_object
 from downstream.tools import Tool
 from executors.settings import WorkerSettings
 from executors.step import CallStep, WorkerStep
@@ -35,9 +36,9 @@ class Bounds:
 
 
 def check_plan(data: Json, bounds: Bounds) -> Plan:
-    """The plan that `data` ({"steps": [Step]}) describes, after the steps that are kept. Raises PlanError with all errors."""
-    raw = data.get("steps") if isinstance(data, dict) else data
-    if not isinstance(raw, list):
+    """The plan of the steps that are kept and those in `data` ({"steps": [Step]}). Raises PlanError with all errors."""
+    raw = data.get("steps") if is_object(data) else data
+    if not is_array(raw):
         raise PlanError(['a plan is an object with a list of steps: {"steps": [{"id": …, "kind": …}]}'])
     errors: list[str] = []
     if len(raw) + len(bounds.kept) > bounds.max_steps:
@@ -81,7 +82,8 @@ def _full_name(written: str, bounds: Bounds) -> str:
 
 def _step_errors(step: AnyStep, bounds: Bounds) -> Iterator[str]:
     if step.id in bounds.used:
-        yield f"step id {step.id!r} was used before in this run; a new step needs a new id, such as {_free_id(step.id, bounds)!r}"
+        free = _free_id(step.id, bounds)
+        yield f"step id {step.id!r} was used before in this run; a new step needs a new id, such as {free!r}"
     if isinstance(step, CallStep):
         yield from _call_errors(step, bounds)
     elif isinstance(step, WorkerStep):

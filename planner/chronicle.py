@@ -15,8 +15,8 @@ from journal.values import Json, JsonObject
 from .desk import Desk
 from .markdown import plain_line
 from .plan import AnyStep, Plan
-from .progress import Change, Halt, Progress
-from .revise import Scene, Standing, StandingNow, decide
+from .progress import Halt, Progress
+from .revise import Scene, Standing, StandingNow, decide, is_decided
 from .triggers import Doubt, Rules, Trigger, doubt_left, doubt_of, look
 
 _ENTRY = Meaning("order", None)
@@ -88,14 +88,20 @@ class Chronicle:
         self.desk = desk
         self.progress = Progress(plan)
         self.standing: StandingNow = Standing
+        self.began: set[str] = set()
         budget = desk.budget_of(journal.run)
         self._rules = Rules(desk.revise, budget.revisions)
         self._entries = 0
+        self._replaying = False
+        self._open: tuple[int, Doubt] | None = None
 
     async def replay(self) -> None:
-        """Take in all that is recorded; nothing of it is done again, and a decision that is missing is made now."""
+        """Take in all that is recorded; nothing of it is done again, and nobody is asked."""
+        self._replaying = True
         await self._show(self.progress.plan.steps)
-        self.standing = _as_shown(await self.journal.steps())
+        before = await self.journal.steps()
+        self.standing = _as_shown(before)
+        self.began = {row.id for row in before if row.started_at is not None}
         for number in count(1):
             found = await self.journal.recall(f"order.{number}", _ENTRY)
             if found is None:
@@ -107,27 +113,35 @@ class Chronicle:
             if shown.get(id_) != outcome.status:
                 await self.journal.put_step_status(id_, outcome.status, summary=summary_of(outcome))
         await self.clear_strays()
+        self._replaying = False
+
+    async def go_on(self) -> None:
+        """Make the decision that the last drive did not come to, and note that an ended run was opened again."""
+        if self._open is not None:
+            (number, doubt), self._open = self._open, None
+            await self._consider(number, doubt)
+        generation: int = self.journal.run.options.get("reopened", 0)
+        if generation > self.progress.reopened:
+            await self.add(Reopened(generation))
 
     async def add(self, entry: Entry) -> None:
         """Write an entry down and let it count, with all that follows from it."""
         number = self._entries + 1
-        events: list[NewEvent] = []
-        if isinstance(entry, Ended):
-            outcome = entry.outcome
-            said = {"status": outcome.status, "summary": summary_of(outcome)}
-            events.append(NewEvent("step.ended", said, step=outcome.step))
+        outcome = entry.outcome if isinstance(entry, Ended) else None
+        events = [] if outcome is None else [_ended_event(outcome)]
         await self.journal.record(f"order.{number}", _ENTRY, entry.to_json(), events=events)
-        if isinstance(entry, Ended):
+        if outcome is not None:
             await self.journal.put_step_status(outcome.step, outcome.status, summary=summary_of(outcome))
         self._entries = number
         await self._take(number, entry)
         await self.clear_strays()
 
     async def clear_strays(self) -> None:
-        """End the questions of steps that ended or were dropped, so that nobody answers in vain and none is left open."""
+        """End the questions of steps that ended or were dropped, so that nobody answers in vain."""
         unended = {step.id for step in self.progress.unended()}
         for action in await self.journal.actions():
-            if action.handled or action.step is None or action.step in unended:
+            own = action.kind in ("plan", "widen", "budget")
+            if action.handled or own or action.step in unended:
                 continue
             if action.state != "waiting":
                 await self.journal.settle_action(action, expired=action.state == "expired")
@@ -155,6 +169,9 @@ class Chronicle:
                 assert_never(entry)
 
     async def _consider(self, number: int, doubt: Doubt) -> None:
+        if self._replaying and not await is_decided(self.journal, number, self.progress):
+            self._open = (number, doubt)
+            return
         trigger = await look(self.journal, number, self.progress, doubt=doubt, rules=self._rules)
         match trigger.then:
             case "ask":
@@ -180,11 +197,18 @@ class Chronicle:
         places = {id_: place for place, id_ in enumerate(self.progress.every)}
         rows = [_row(step, places[step.id], self.progress.version) for step in steps]
         await self.journal.put_plan(rows, drop=drop, events=())
+        for id_ in drop:
+            if id_ not in self.progress.outcomes:
+                await self.journal.put_step_status(id_, "skipped", summary="dropped by a revision")
 
 
 def summary_of(outcome: Outcome) -> str:
     """What readers are told of an outcome, on one line."""
     return plain_line(outcome.summary or outcome.problem or "")[:200]
+
+
+def _ended_event(outcome: Outcome) -> NewEvent:
+    return NewEvent("step.ended", {"status": outcome.status, "summary": summary_of(outcome)}, step=outcome.step)
 
 
 def _as_shown(rows: Sequence[StepRow]) -> StandingNow:

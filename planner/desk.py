@@ -48,7 +48,9 @@ class Desk:
 
     def budget_of(self, run: Run) -> BudgetSettings:
         """The settings' budget with the limits that this run was given."""
-        known = {name: value for name, value in run.options.get("budget", {}).items() if name in BudgetSettings.model_fields}
+        known = {
+            name: value for name, value in run.options.get("budget", {}).items() if name in BudgetSettings.model_fields
+        }
         return self.budget.model_copy(update=known)
 
     async def offer(self) -> Offer:

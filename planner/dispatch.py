@@ -1,6 +1,7 @@
-"""Starts each step the moment its last need has ended, takes in what becomes of it, and lets go when only waits remain."""
+"""Starts each step the moment its last need has ended, takes in its end, and lets go when only waits remain."""
 
 import logging
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import anyio
@@ -36,7 +37,7 @@ async def dispatch(chronicle: Chronicle, halts: Halts, *, parallel: int) -> End 
         dispatcher = _Dispatcher(chronicle, halts, send, receive, parallel=parallel)
         chronicle.standing = dispatcher.standing
         return await watched(
-            chronicle.journal, dispatcher.run, glance=dispatcher.glance, deadline=not halts.out_of_time
+            chronicle.journal, dispatcher.run, glance=dispatcher.glance, deadline=lambda: not halts.out_of_time
         )
 
 
@@ -63,6 +64,7 @@ class _Dispatcher:
         self._receive = receive
         self._group: TaskGroup | None = None
         self._tried: set[tuple[str, str]] = set()
+        self._letting_go = False
 
     def standing(self) -> Standing:
         return Standing(frozenset(self.running), frozenset(self.waiting))
@@ -70,19 +72,30 @@ class _Dispatcher:
     async def run(self, group: TaskGroup) -> End:
         """Start, wait for what ends, and take it in, until all is done or only waits remain."""
         self._group = group
+        await self.chronicle.go_on()
         while True:
             await self.halts.settle_revision(self.standing())
             self._start_ready()
             if self.running:
                 await self._take(await self._receive.receive())
-            elif (halted := await self.halts.settle()) == "end":
-                return "ended"
-            elif halted == "wait" or self.waiting or self.progress.pending is not None:
-                if await self.journal.park(self._wake_at()):
-                    return "parked"
-                await self._look_again()
-            elif halted == "none":
-                return "ended"
+                continue
+            # From here on nothing is resumed, so that no step runs when the run is let go of.
+            self._letting_go = True
+            if (end := await self._let_go()) is not None:
+                return end
+            self._letting_go = False
+
+    async def _let_go(self) -> End | None:
+        """With nothing running: the end of this drive; None if there is something to do after all."""
+        halted = await self.halts.settle()
+        if halted == "on":
+            return None
+        if halted == "end" or (halted == "none" and not self.waiting and self.progress.pending is None):
+            return "ended"
+        if await self.journal.park(self._wake_at()):
+            return "parked"
+        await self._look_again()
+        return None
 
     def _start_ready(self) -> None:
         if self.halts.stopped:
@@ -104,7 +117,7 @@ class _Dispatcher:
             end = await self.chronicle.desk.execute(self.journal, self.progress.assignment(step))
         except (Fenced, MemoMismatch, StoreError) as error:
             end = error
-        except Exception as error:  # noqa: BLE001  # one step may break without its siblings
+        except Exception as error:  # one step may break without its siblings
             log.exception("step_broke", extra={"run": self.journal.run.id, "step": step.id})
             end = _fatal(error) or Outcome(
                 step.id, "failed", problem=f"an unexpected error stopped the step ({type(error).__name__}); see the log"
@@ -112,10 +125,9 @@ class _Dispatcher:
         self._send.send_nowait((step.id, end))
 
     async def _show_start(self, step: AnyStep) -> None:
-        rows = {row.id: row for row in await self.journal.steps()}
-        began = rows[step.id].started_at is not None
         said = {"kind": step.kind, "worker": step.worker if step.kind == "worker" else None}
-        events = [] if began else [NewEvent("step.started", said, step=step.id)]
+        events = [] if step.id in self.chronicle.began else [NewEvent("step.started", said, step=step.id)]
+        self.chronicle.began.add(step.id)
         await self.journal.put_step_status(step.id, "running", events=events)
 
     async def _take(self, message: Message) -> None:
@@ -148,22 +160,26 @@ class _Dispatcher:
 
     async def glance(self) -> None:
         """Resume the waiting steps about which something was decided, while their siblings run."""
-        if not self.waiting and self.progress.pending is None:
+        if self._letting_go or not (self.waiting or self.progress.pending):
             return
         actions = await self.journal.actions()
+        if self._letting_go:
+            return
         if any(action.step is None and not action.handled and action.state in _UNSEEN for action in actions):
-            self._send.send_nowait(None)
-        for step_id in list(self.waiting):
-            if self._may_go_on(step_id, actions) and (step := self.progress.plan.by_id.get(step_id)) is not None:
+            self._poke()
+        for step_id in [id_ for id_ in self.waiting if id_ not in self.progress.leaving]:
+            if self._may_go_on(step_id, actions):
                 del self.waiting[step_id]
-                self._start(step)
-                # It counts as running without a message of its own, so the loop is told to look.
-                self._send.send_nowait(None)
+                self._start(self.progress.every[step_id])
+
+    def _poke(self) -> None:
+        if self._receive.statistics().current_buffer_used == 0:
+            self._send.send_nowait(None)
 
     def _may_go_on(self, step_id: str, actions: list[Action]) -> bool:
         """Whether there is news for the step, each piece of which counts once."""
         waiting = self.waiting[step_id]
-        news = {
+        news: set[tuple[str, str]] = {
             (action.id, action.state)
             for action in actions
             if (action.step == step_id and not action.handled and action.state in _UNSEEN)
@@ -177,14 +193,14 @@ class _Dispatcher:
 
     def _wake_at(self) -> float | None:
         """When the first of the waits lapses."""
-        untils = [waiting.until for waiting in self.waiting.values()]
-        times = [until for until in (*untils, self.halts.until) if until is not None]
-        return min(times, default=None)
+        untils = (*(waiting.until for waiting in self.waiting.values()), *self.halts.untils.values())
+        return min((until for until in untils if until is not None), default=None)
 
     async def _look_again(self) -> None:
         """Something was decided right before parking: have it seen, also if it was tried before."""
         ring = self.journal.bell.listen(self.journal.run.id)
         await self.chronicle.clear_strays()
+        self._letting_go = False
         await self.glance()
         if not self.running:
             self._tried.clear()
@@ -196,6 +212,5 @@ def _fatal(error: BaseException) -> Fatal | None:
     """The error that ends the drive, where one stands inside a group."""
     if isinstance(error, Fenced | MemoMismatch | StoreError):
         return error
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := _fatal(inner)) is not None), None)
-    return None
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return next((found for one in inner if (found := _fatal(one)) is not None), None)

@@ -1,5 +1,6 @@
 """What stops a run from starting steps: budgets that were reached, and revisions that a person has to allow."""
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from executors.contract import Outcome
@@ -17,13 +18,13 @@ _LIMITS = frozenset(Limits.__dataclass_fields__)
 
 
 class Halts:
-    """The halts of one drive. `until` is when the question that waits lapses."""
+    """The halts of one drive. `untils` tells when the questions that wait lapse."""
 
     def __init__(self, chronicle: Chronicle) -> None:
         self.chronicle = chronicle
         self.journal: RunJournal = chronicle.journal
         self.out_of_time = False
-        self.until: float | None = None
+        self.untils: dict[str, float | None] = {}
         self._held: dict[str, tuple[Outcome, str]] = {}
 
     @property
@@ -52,7 +53,7 @@ class Halts:
 
     async def settle(self) -> Halted:
         """With nothing running: whether the run is halted for good, waits for a person's word, or goes on by it."""
-        self.until = None if self.chronicle.progress.pending is None else self.until
+        self.untils.pop("budget", None)
         limit = self._limit()
         if limit is None:
             return "none" if self.chronicle.progress.halt is None else "end"
@@ -73,7 +74,7 @@ class Halts:
                     await self.chronicle.add(Ended(outcome, reached))
                 return "end"
             case action:
-                self.until = action.expires_at
+                self.untils["budget"] = action.expires_at
                 return "wait"
 
     def _limit(self) -> str | None:
@@ -93,17 +94,19 @@ class Halts:
         asked = widen_question(
             self.journal.run.id, number, change.add, tools=change.widens, seconds=desk.pending_seconds
         )
+        self.untils.pop("widen", None)
         match await settled(self.journal, asked):
             case "yes" | "no" as choice:
-                # What has begun or ended since can't be dropped any more.
-                drop = tuple(id_ for id_ in change.drop if self._may_drop(id_, standing))
-                await self.chronicle.add(Widened(choice == "yes", drop))
+                await self.chronicle.add(Widened(choice == "yes", self._droppable(change.drop, standing)))
             case action:
-                self.until = action.expires_at
+                self.untils["widen"] = action.expires_at
 
-    def _may_drop(self, id_: str, standing: Standing) -> bool:
+    def _droppable(self, wanted: Iterable[str], standing: Standing) -> tuple[str, ...]:
+        """What of this can still be dropped: it has neither begun nor succeeded, and nothing that stays needs it."""
         progress = self.chronicle.progress
-        outcome = progress.outcomes.get(id_)
-        if id_ not in progress.plan.by_id or id_ in standing.running:
-            return False
-        return outcome is None or outcome.status != "succeeded"
+        steps = progress.plan.by_id
+        drop = {id_ for id_ in wanted if id_ in steps and id_ not in standing.running}
+        drop -= {id_ for id_, outcome in progress.outcomes.items() if outcome.status == "succeeded"}
+        while needed := {need for step in steps.values() if step.id not in drop for need in step.needs} & drop:
+            drop -= needed
+        return tuple(sorted(drop))

@@ -5,11 +5,15 @@ from collections.abc import Collection
 
 LONGEST = 6_000
 _CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`)", re.DOTALL)
-_LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\[\]]*)\](?:\((?P<target>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)[^()]*\)|\[[^\[\]]*\])")
+_LINK = re.compile(
+    r"(?P<image>!?)\[(?P<text>[^\[\]]*)\](?:\((?P<target>[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)[^()]*\)|\[[^\[\]]*\])"
+)
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:\s*(\S+).*$", re.MULTILINE)
 _AUTOLINK = re.compile(r"<([a-zA-Z][a-zA-Z0-9+.-]*:[^<>\s]*)>")
 _TAG = re.compile(r"<(?=[a-zA-Z/!?])")
-_URL = re.compile(r"\b(?:[a-zA-Z][a-zA-Z0-9+.-]{1,15}://|mailto:|data:|javascript:|www\.)[^\s<>\"'`\[\](){}]+", re.IGNORECASE)
+_URL = re.compile(
+    r"\b(?:[a-zA-Z][a-zA-Z0-9+.-]{1,15}://|mailto:|data:|javascript:|www\.)[^\s<>\"'`\[\](){}]+", re.IGNORECASE
+)
 _BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -62,7 +66,7 @@ def _prose(text: str, known: Collection[str]) -> str:
 
 def _bare(url: str, known: Collection[str]) -> str:
     address = _trimmed(url)
-    return url if address in known else f"`{address}`{url[len(address):]}"
+    return url if address in known else f"`{address}`{url[len(address) :]}"
 
 
 def _trimmed(url: str) -> str:

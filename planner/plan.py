@@ -43,6 +43,11 @@ class Plan:
         return [step.model_dump(mode="json", exclude_defaults=True) for step in self.steps]
 
 
+def listed(steps: Iterable[AnyStep]) -> list[JsonObject]:
+    """Steps as events tell of them."""
+    return [{"id": step.id, "kind": step.kind, "title": step.title, "needs": list(step.needs)} for step in steps]
+
+
 def with_implied_needs(step: AnyStep) -> AnyStep:
     """The step with every step that its arguments refer to among its needs."""
     if not isinstance(step, CallStep):

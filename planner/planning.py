@@ -1,4 +1,4 @@
-"""From a goal to a plan that may run: asked for, checked, given back with its errors, or replaced by one worker step."""
+"""From a goal to a plan that may run: asked for, checked, given back with errors, or replaced by one worker step."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from .asking import PLAN, question
 from .cards import tool_line, tools_to_show, worker_card
 from .checker import Bounds, check_plan
 from .desk import Desk
-from .plan import AnyStep, Plan, PlanError
+from .plan import AnyStep, Plan, PlanError, listed
 
 By: TypeAlias = Literal["planner", "given", "fallback"]
 TRIES = 3
@@ -67,8 +67,7 @@ def read_steps(recorded: Json) -> tuple[AnyStep, ...]:
 
 
 def _accepted(made: Made) -> NewEvent:
-    steps = [{"id": step.id, "kind": step.kind, "title": step.title, "needs": list(step.needs)} for step in made.plan.steps]
-    return NewEvent("plan.accepted", {"version": 1, "steps": steps, "by": made.by})
+    return NewEvent("plan.accepted", {"version": 1, "steps": listed(made.plan.steps), "by": made.by})
 
 
 async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:

@@ -56,7 +56,8 @@ class Progress:
     """The plan as revised so far and what became of its steps.
 
     `every` are all steps that the run's plan ever had, in the order of their positions; `counting` are dropped required
-    steps whose bad end still counts; `pending` is a revision (with its number) that waits for a person.
+    steps whose bad end still counts; `pending` is a revision (with its number) that waits for a person; `leaving` are
+    steps about to be dropped.
     """
 
     plan: Plan
@@ -74,6 +75,7 @@ class Progress:
     halt: Halt | None = None
     pending: tuple[int, Change] | None = None
     notes: set[str] = field(default_factory=set[str])
+    leaving: frozenset[str] = frozenset()
     _order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -109,6 +111,7 @@ class Progress:
     def apply(self, change: Change) -> None:
         """A revision counts from now on."""
         self.asks += change.asks
+        self.leaving = frozenset()
         if change.limit is not None:
             self.halt = Halt("budget", change.limit)
         if change.decision == "finish":

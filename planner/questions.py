@@ -61,7 +61,7 @@ def widen_question(
     )
 
 
-def budget_question(run_id: str, number: int, limit: str, *, amount: float, seconds: float) -> NewAction:
+def budget_question(run_id: str, number: str, limit: str, *, amount: float, seconds: float) -> NewAction:
     """Whether a limit that was reached is raised once by the settings' amount."""
     arguments: JsonObject = {"limit": limit, "add": amount}
     return NewAction(

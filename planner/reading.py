@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic import TypeAdapter, ValidationError
 
+from downstream.json_shape import is_object
 from executors.step import Step
 from journal.values import Json, JsonObject
 
@@ -19,7 +20,7 @@ _AS_TEXT = {"arguments_json": "arguments", "output_json": "output"}
 
 def read_step(raw: Json, number: int) -> tuple[AnyStep | None, list[str]]:
     """The step, with needs that its references imply; or everything that is wrong with its shape."""
-    if not isinstance(raw, dict):
+    if not is_object(raw):
         return None, [f'step {number} is not an object; write {{"id": …, "kind": …}}']
     name = f"step {raw['id']!r}" if isinstance(raw.get("id"), str) else f"step {number}"
     fields, errors = _fields(raw, name)

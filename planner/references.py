@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from downstream.json_shape import is_array, is_object
 from journal.values import Json
 
 Pointer = tuple[str | int, ...]
@@ -33,20 +34,20 @@ def referenced_steps(arguments: Json) -> References:
 
 def plain(arguments: Json) -> Json:
     """The arguments with each `$literal` replaced by what it holds."""
-    if isinstance(arguments, dict):
+    if is_object(arguments):
         if set(arguments) == {"$literal"}:
             return arguments["$literal"]
         return {key: plain(item) for key, item in arguments.items()}
-    if isinstance(arguments, list):
+    if is_array(arguments):
         return [plain(item) for item in arguments]
     return arguments
 
 
 def _walk(data: Json, place: Pointer) -> Iterator[tuple[Pointer, str | None, str | None]]:
-    if isinstance(data, list):
+    if is_array(data):
         for index, item in enumerate(data):
             yield from _walk(item, (*place, index))
-    if not isinstance(data, dict) or set(data) == {"$literal"}:
+    if not is_object(data) or set(data) == {"$literal"}:
         return
     if "$step" in data:
         yield place, *_read(data)

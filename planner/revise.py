@@ -1,4 +1,4 @@
-"""Asking whether a plan in doubt goes on, changes or ends; what is decided is checked and written down before it counts."""
+"""Asking whether a plan in doubt goes on, changes or ends; the decision is checked and recorded before it counts."""
 
 import json
 from collections.abc import Callable, Collection
@@ -22,9 +22,9 @@ from .cards import tool_line, tools_to_show, worker_card
 from .changes import Ground, check_change
 from .checker import Bounds
 from .desk import Desk
-from .plan import PlanError
+from .plan import PlanError, listed
 from .progress import Change, Progress
-from .triggers import Trigger
+from .triggers import Trigger, recorded_look
 
 TRIES = 3
 """A reviser is asked once and gets errors back at most twice; after that the plan goes on as it is."""
@@ -62,6 +62,15 @@ class Scene:
         return self.progress.asks + 1
 
 
+async def is_decided(journal: RunJournal, number: int, progress: Progress) -> bool:
+    """Whether all that follows from entry `number` of the run's order is recorded."""
+    looked = await recorded_look(journal, number)
+    if looked is None or looked.then != "ask":
+        return looked is not None
+    asked = progress.asks + 1
+    return await journal.recall(f"revise.{asked}/decision", Meaning("decision", asked)) is not None
+
+
 async def decide(journal: RunJournal, desk: Desk, scene: Scene) -> Change:
     """What becomes of the plan: as recorded, else as the reviser says. One that can't be asked changes nothing."""
     key, meaning = f"revise.{scene.number}", Meaning("decision", scene.number)
@@ -73,8 +82,10 @@ async def decide(journal: RunJournal, desk: Desk, scene: Scene) -> Change:
 
     seen = await journal.memo(f"{key}/snapshot", Meaning("snapshot", scene.number), look)
     change = await _asked(journal, desk, scene, seen=seen)
-    steps = [{"id": step.id, "kind": step.kind, "title": step.title, "needs": list(step.needs)} for step in change.add]
-    said = {"decision": change.decision, "drop": list(change.drop), "add": steps, "reason": change.reason}
+    if change.decision != "widen":
+        # Nothing of this is resumed between here and the moment from which the revision counts.
+        scene.progress.leaving = frozenset(change.drop)
+    said = {"decision": change.decision, "drop": list(change.drop), "add": listed(change.add), "reason": change.reason}
     await journal.record(f"{key}/decision", meaning, change.to_json(), events=[NewEvent("revision.made", said)])
     return change
 
@@ -99,7 +110,11 @@ def _facts(kind: str, outcome: Outcome) -> JsonObject:
     if outcome.limit is not None:
         facts["stopped_by"] = outcome.limit
     if kind == "worker":
-        facts |= {"summary": outcome.summary, "suggestions": list(outcome.suggestions), "plan_holds": outcome.plan_holds}
+        facts |= {
+            "summary": outcome.summary,
+            "suggestions": list(outcome.suggestions),
+            "plan_holds": outcome.plan_holds,
+        }
         facts["findings"] = len(outcome.findings)
     elif outcome.status == "failed" and outcome.failed_calls:
         facts["why"] = "the tool answered with an error"

@@ -83,9 +83,7 @@ def doubt_left(progress: Progress) -> Doubt:
     return Doubt(tuple(reason for step, outcome in ended for reason in doubt_of(step, outcome).reasons))
 
 
-async def look(
-    journal: RunJournal, number: int, progress: Progress, *, doubt: Doubt, rules: Rules
-) -> Trigger:
+async def look(journal: RunJournal, number: int, progress: Progress, *, doubt: Doubt, rules: Rules) -> Trigger:
     """The trigger after entry `number` of the run's order, as recorded or as it is found now."""
 
     async def make() -> Json:
@@ -95,9 +93,19 @@ async def look(
             return Trigger(found, comments, "refused").to_json()
         return Trigger(found, comments, _then(progress, found, rules)).to_json()
 
-    trigger = Trigger.from_json(await journal.memo(f"trigger.{number}", Meaning("trigger", number), make))
+    trigger = Trigger.from_json(await journal.memo(f"trigger.{number}", _meaning(number), make))
     progress.notes |= {comment.action for comment in trigger.comments}
     return trigger
+
+
+async def recorded_look(journal: RunJournal, number: int) -> Trigger | None:
+    """The trigger that was found after entry `number`, if the run came so far."""
+    found = await journal.recall(f"trigger.{number}", _meaning(number))
+    return None if found is None else Trigger.from_json(found.value)
+
+
+def _meaning(number: int) -> Meaning:
+    return Meaning("trigger", number)
 
 
 def _comments(actions: Iterable[Action], *, known: set[str]) -> tuple[Comment, ...]:

@@ -25,11 +25,12 @@ async def watched(
     work: Callable[[TaskGroup], Awaitable[T]],
     *,
     glance: Glance = nothing,
-    deadline: bool = True,
+    deadline: Callable[[], bool] = lambda: True,
 ) -> T | Interrupted:
     """What `work` returns; its tasks end with it. `glance` is called whenever something changed about the run.
 
-    Cut short when the run is to be cancelled or, with `deadline`, when its driven time is used up. Errors come out bare.
+    Cut short when the run is to be cancelled or, while `deadline` says so, when its driven time is used up. Errors come
+    out bare.
     """
     watcher = _Watcher(journal, glance, deadline=deadline)
     result: list[T] = []
@@ -50,7 +51,7 @@ async def watched(
 
 
 class _Watcher:
-    def __init__(self, journal: RunJournal, glance: Glance, *, deadline: bool) -> None:
+    def __init__(self, journal: RunJournal, glance: Glance, *, deadline: Callable[[], bool]) -> None:
         self.journal = journal
         self.glance = glance
         self.deadline = deadline
@@ -70,7 +71,7 @@ class _Watcher:
             ring = journal.bell.listen(journal.run.id)
             if await journal.cancel_reason() is not None:
                 return "cancelled"
-            left = journal.limits.seconds - journal.driven_seconds if self.deadline else LOOK_SECONDS
+            left = journal.limits.seconds - journal.driven_seconds if self.deadline() else LOOK_SECONDS
             if left <= 0:
                 return "deadline"
             await self.glance()

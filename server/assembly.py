@@ -9,7 +9,6 @@ from functools import partial
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from planner.drive import make_drive
 
 from downstream.calls import Outgoing
 from downstream.catalogue import Catalogue
@@ -38,7 +37,9 @@ from journal.settings import local_engine, sqlite_path
 from journal.store import Store, open_store
 from journal.values import JsonObject
 from journal.world import World
+from planner.checker import check_given_plan
 from planner.desk import Desk
+from planner.drive import make_drive
 
 from .depth import META, depth_of
 from .installed import installed_command
@@ -106,6 +107,7 @@ async def open_product(
             command=installed_command(),
             warm_up=partial(_start, group, partial(_warm_up, models, choice.settings)),
             edited=partial(_edited, store, gate),
+            check=partial(_check, desk),
             problem=choice.problem,
         )
         group.cancel_scope.cancel()
@@ -222,6 +224,10 @@ def _limits(desk: Desk, run: Run) -> Limits:
 
 async def _edited(store: Store, gate: Gate, action: Action, arguments: JsonObject) -> NewAction:
     return await edited_action(gate, await store.run(action.run), action, arguments)
+
+
+async def _check(desk: Desk, plan: JsonObject) -> None:
+    check_given_plan(plan, desk.bounds(await desk.offer(), max_steps=desk.budget.steps))
 
 
 def _start(group: TaskGroup, work: Callable[[], Coroutine[object, object, None]]) -> None:

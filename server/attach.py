@@ -19,15 +19,14 @@ from journal.errors import DecisionRefused
 from journal.runs import Run
 
 from .depth import depth_of
-from .forms import Answered, decision_from, form_request, form_schema
+from .forms import Answered, can_be_asked, decision_from, form_message, form_request, form_schema
 from .product import Product
-from .progress import progress_line
+from .progress import Progress
 from .run_view import RunView
 from .view import needed_settings
 
 _ROUNDS = 8
 """Hosts give up after ten rounds of questions; we stop asking before that."""
-_HEARTBEAT = 10.0
 _WAIT = 45.0
 _PATIENT_HOSTS = {"claude-code": 300.0}
 """Hosts (by clientInfo.name) known to reset their clock on progress, with how long they may be kept waiting."""
@@ -76,46 +75,54 @@ class Attachment:
     run_id: str
     round: int = 0
     asked: set[str] = field(default_factory=set[str])
-    asked_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._progress = Progress(self.product.store, self.host.context.session, self.run_id)
 
     async def wait(self, seconds: float) -> RunView | InputRequiredResult:
         """The run when it has ended, when only a person can move it on, or when the time is up; or questions."""
-        bell, shown = self.product.store.bell, _Progress(self)
-        question: list[InputRequiredResult] = []
-        due = True
         with anyio.move_on_after(seconds):
-            while True:
-                changed = bell.listen(self.run_id)
-                run = await self.product.store.run(self.run_id)
-                await shown.report(due=due)
-                if run.ended or await self._is_stuck(run):
-                    break
-                if (waiting := await self._waits_for(run)) is not None:
-                    new = [action for action in waiting if self._may_ask(action)]
-                    if new and self.host.is_modern:
-                        question.append(await self._as_question(new))
-                        break
-                    if not new or not await self._ask_now(new):
-                        break
-                    continue
-                with anyio.move_on_after(_HEARTBEAT) as pause:
-                    await changed.wait()
-                due = pause.cancelled_caught
-        return question[0] if question else await self._final_view()
+            question = await self._follow()
+            if question is not None:
+                return question
+        return await self.view()
 
-    async def take_answers(self) -> None:
-        """Act on the answers that came with a request of protocol 2026-07-28, once for each state."""
+    async def view(self) -> RunView:
+        """The run as it is now, which counts as delivered."""
+        return await delivered(self.product, await self.product.view(self.run_id))
+
+    async def take_answers(self) -> bool:
+        """Act on the answers that came with a request of protocol 2026-07-28; false for a state used before."""
         state = json.loads(self.host.state or "{}")
         self.round, self.asked = int(state["round"]), set(state["asked"])
-        self.asked_at = float(state["asked_at"])
-        if await self.product.store.remembered.get("request_state", state["nonce"]) is not None:
-            return
-        await self.product.store.remembered.put("request_state", state["nonce"], True)
-        seconds = self.product.store.world.now() - self.asked_at
+        store = self.product.store
+        if await store.remembered.get("request_state", state["nonce"]) is not None:
+            return False
+        await store.remembered.put("request_state", state["nonce"], True)
+        seconds = store.world.now() - float(state["asked_at"])
         for action_id, result in self.host.responses.items():
             if action_id in self.asked:
-                action = await self.product.action_of(self.run_id, action_id)
+                action = await store.action(action_id)
                 await self._take(Answered(action, result, seconds, self.host.name))
+        return True
+
+    async def _follow(self) -> InputRequiredResult | None:
+        store = self.product.store
+        while True:
+            changed = store.bell.listen(self.run_id)
+            run = await store.run(self.run_id)
+            await self._progress.report()
+            if run.ended or await self._is_stuck(run):
+                return None
+            if waiting := await self._waits_for(run):
+                new = [action for action in waiting if self._may_ask(action)]
+                if not new:
+                    return None
+                if self.host.is_modern:
+                    return self._as_question(new)
+                await self._ask_now(new)
+                continue
+            await self._progress.until(changed)
 
     async def _is_stuck(self, run: Run) -> bool:
         """Whether no living process may go on with the run."""
@@ -123,18 +130,18 @@ class Attachment:
             return False
         return await needed_settings(self.product.store, run) is not None
 
-    async def _waits_for(self, run: Run) -> list[Action] | None:
-        """The waiting actions of a run that only a person can move on; None if it is not parked."""
+    async def _waits_for(self, run: Run) -> list[Action]:
+        """The waiting actions of a run that has nothing else to do and waits to be decided."""
         if run.status != "awaiting_approval" or run.driver is not None or run.wake_at == 0:
-            return None
+            return []
         actions = await self.product.store.actions(run.id)
         return [action for action in actions if action.state == "waiting"]
 
     def _may_ask(self, action: Action) -> bool:
-        fits = action.level == "host" and self.host.shows_forms and self.round < _ROUNDS
-        return fits and action.id not in self.asked
+        fits = self.host.shows_forms and self.round < _ROUNDS and action.id not in self.asked
+        return fits and can_be_asked(action)
 
-    async def _as_question(self, actions: Sequence[Action]) -> InputRequiredResult:
+    def _as_question(self, actions: Sequence[Action]) -> InputRequiredResult:
         self.asked |= {action.id for action in actions}
         world = self.product.store.world
         state = {
@@ -147,65 +154,50 @@ class Attachment:
         requests: dict[str, Any] = {action.id: form_request(action) for action in actions}
         return InputRequiredResult(input_requests=requests, request_state=json.dumps(state))
 
-    async def _ask_now(self, actions: Sequence[Action]) -> bool:
-        """Show the forms of an older host one after the other; whether any was decided."""
-        decided = False
-        for action in actions:
-            self.asked.add(action.id)
-            self.round += 1
-            decided |= await self._ask_one(action)
-        return decided
+    async def _ask_now(self, actions: Sequence[Action]) -> None:
+        """Show the forms of an older host, one after the other."""
+        self.asked |= {action.id for action in actions}
+        self.round += 1
+        if self.host.context.session.can_send_request:
+            for action in actions:
+                await self._ask_one(action)
 
-    async def _ask_one(self, action: Action) -> bool:
-        session, world = self.host.context.session, self.product.store.world
-        if not session.can_send_request:
-            return False
+    async def _ask_one(self, action: Action) -> None:
+        world = self.product.store.world
+        answers: list[object] = []
         began = world.monotonic()
-        result: object = None
         async with anyio.create_task_group() as group:
-            group.start_soon(_Progress(self).beat)
+            group.start_soon(self._close_when_decided, action, group.cancel_scope)
             with suppress(MCPError, ValidationError):
-                result = await session.elicit_form(
-                    action.question, form_schema(action), related_request_id=self.host.context.request_id
+                answers.append(
+                    await self.host.context.session.elicit_form(
+                        form_message(action), form_schema(action), related_request_id=self.host.context.request_id
+                    )
                 )
             group.cancel_scope.cancel()
-        return await self._take(Answered(action, result, world.monotonic() - began, self.host.name))
+        for answer in answers:
+            await self._take(Answered(action, answer, world.monotonic() - began, self.host.name))
 
-    async def _take(self, answered: Answered) -> bool:
-        decision = decision_from(answered, min_seconds=self.product.settings.approvals.min_answer_seconds)
-        if decision is None:
-            return False
-        try:
-            await self.product.decide(answered.action, decision)
-        except DecisionRefused:
-            return False
-        return True
-
-    async def _final_view(self) -> RunView:
-        view = await self.product.view(self.run_id)
-        if view.stop_reason is not None:
-            await self.product.store.mark_delivered(self.run_id)
-        return view
-
-
-class _Progress:
-    """One line at each change and every 10 s, with a number that only grows."""
-
-    def __init__(self, attachment: Attachment) -> None:
-        self._attachment = attachment
-        self._last = ""
-
-    async def report(self, *, due: bool) -> None:
-        line = await progress_line(self._attachment.product.store, self._attachment.run_id)
-        if due or line != self._last:
-            self._last = line
-            await self._send(line)
-
-    async def beat(self) -> None:
+    async def _close_when_decided(self, action: Action, form: anyio.CancelScope) -> None:
+        """Tell the host every 10 s that we live, and take the form away once somebody decided elsewhere."""
+        store = self.product.store
         while True:
-            await anyio.sleep(_HEARTBEAT)
-            await self._send(self._last or "waiting for a decision")
+            changed = store.bell.listen(self.run_id)
+            if (await store.action(action.id)).state != "waiting":
+                form.cancel()
+            await self._progress.report()
+            await self._progress.until(changed)
 
-    async def _send(self, line: str) -> None:
-        world = self._attachment.product.store.world
-        await self._attachment.host.context.session.report_progress(world.monotonic(), None, line)
+    async def _take(self, answered: Answered) -> None:
+        decision = decision_from(answered, min_seconds=self.product.settings.approvals.min_answer_seconds)
+        if decision is not None:
+            # Somebody else may have decided meanwhile, and what they said holds.
+            with suppress(DecisionRefused):
+                await self.product.decide(answered.action, decision)
+
+
+async def delivered(product: Product, view: RunView) -> RunView:
+    """The view; where the run has ended, a repeated request is a new run from now on."""
+    if view.stop_reason is not None:
+        await product.store.mark_delivered(view.run_id)
+    return view

@@ -22,8 +22,15 @@ class TooDeep(SteprelayError):
 
 def depth_of(environ: Mapping[str, str], meta: Mapping[str, Json] | None = None) -> int:
     """0 for a host of people, 1 for a call from another steprelay. Raises TooDeep for more."""
-    told = [environ.get(VARIABLE, "0"), str((meta or {}).get(META, 0))]
-    depth = max(int(text) if text.isdigit() else 0 for text in told)
+    depth = max(_number(environ.get(VARIABLE)), _number((meta or {}).get(META)))
     if depth > DEEPEST:
         raise TooDeep(depth)
     return depth
+
+
+def _number(told: Json) -> int:
+    """What does not say a depth says nothing."""
+    try:
+        return int(told)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from downstream.prompt_text import quoted
 from journal.actions import Action, NewAction, create_action, supersede
 from journal.database import Transaction
 from journal.errors import DecisionRefused
@@ -16,8 +17,10 @@ class _Edit:
     new: NewAction
 
 
-async def edit_action(product: Product, action: Action, arguments: JsonObject) -> None:
-    """Replace a waiting `call` action by one with these arguments. Raises DecisionRefused."""
+async def edit_action(product: Product, action: Action, arguments: JsonObject, *, decision: str) -> None:
+    """Replace a waiting `call` action by one with these arguments. Raises DecisionRefused or EditRefused."""
+    if decision != "approve":
+        raise DecisionRefused(f"edited_arguments go with decision 'approve', not {quoted(decision)}; leave one out")
     if action.kind != "call" or action.state != "waiting":
         raise DecisionRefused(
             f"action {action.id} ({action.kind}, {action.state}) cannot be edited: it must be a waiting call"

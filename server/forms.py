@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
 
+from downstream.prompt_text import argument_lines
 from journal.actions import Action, Decision
 from journal.values import Json, JsonObject
+
+from .action_view import fits_a_host
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,18 @@ class Answered:
     client: str | None
 
 
+def can_be_asked(action: Action) -> bool:
+    """Whether a host's user may decide it by a form: what a server's own form asks for does not fit into ours."""
+    return action.level == "host" and action.kind != "form" and fits_a_host(action)
+
+
+def form_message(action: Action) -> str:
+    """The question, with what is decided in full; that of a call has it already."""
+    if action.kind == "call" or not action.arguments:
+        return action.question
+    return "\n".join([action.question, *argument_lines(action.arguments)])
+
+
 def form_schema(action: Action) -> JsonObject:
     """The schema asked for; nothing in it can be answered by default."""
     return {
@@ -27,7 +42,7 @@ def form_schema(action: Action) -> JsonObject:
                 "type": "string",
                 "enum": list(action.choices),
                 "title": "Decision",
-                "description": "Exactly this will happen, once, if you approve.",
+                "description": "What you choose happens once, exactly as it is shown.",
             },
             "note": {"type": "string", "title": "Note", "description": "Optional: why."},
         },
@@ -37,7 +52,8 @@ def form_schema(action: Action) -> JsonObject:
 
 def form_request(action: Action) -> ElicitRequest:
     """The question as a request for hosts of protocol 2026-07-28."""
-    return ElicitRequest(params=ElicitRequestFormParams(message=action.question, requested_schema=form_schema(action)))
+    params = ElicitRequestFormParams(message=form_message(action), requested_schema=form_schema(action))
+    return ElicitRequest(params=params)
 
 
 def decision_from(answered: Answered, *, min_seconds: float) -> Decision | None:

@@ -1,18 +1,17 @@
 """A run as a live tree on a terminal: steps with their calls and times, the cost, and what waits."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
 from rich.text import Text
 
 from downstream.prompt_text import escaped
 from journal.steps import StepRow
+from journal.values import Json, JsonObject
 
 from .follow import Snapshot
 from .words import MARKS, cost, duration, one_line, tokens
@@ -25,20 +24,23 @@ _STYLES = {
     "running": "cyan",
     "waiting": "bold yellow",
 }
-_SPINNER = "dots"
 _EXPLAINED = frozenset({"failed", "partial", "refused"})
 """Statuses whose summary is shown: a person wants to know why."""
+_NEVER_RAN = frozenset({"pending", "waiting", "skipped", "cancelled"})
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_WHO, _TIME = 12, 12
+How = Callable[[str], str]
 
 
 @dataclass
 class LiveTree:
     """Draws snapshots in place. Use `open_live_tree`."""
 
+    console: Console
+    how: How | None
     live: Live
-    how: Callable[[str], str]
-    _calls: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _calls: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
     _revision: str = ""
-    _spinner: Spinner = field(default_factory=lambda: Spinner(_SPINNER, style="cyan"))
 
     def show(self, now: Snapshot) -> None:
         """Draw the run as it is now."""
@@ -47,7 +49,7 @@ class LiveTree:
                 self._calls[event.step][str(event.data.get("tool"))] += 1
             elif event.type == "revision.made":
                 self._revision = str(event.data.get("reason") or "")
-        self.live.update(self._drawn(now), refresh=True)
+        self.live.update(Drawing(self, now), refresh=True)
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -56,63 +58,101 @@ class LiveTree:
         try:
             yield
         finally:
-            self.live.start(refresh=True)
+            # Another one: this one would draw over the question, where it had stood before.
+            self.live = _begun(self.console)
 
-    def _drawn(self, now: Snapshot) -> RenderableType:
-        parts: list[RenderableType] = [_head(now)]
-        steps = [step for step in now.steps if not step.dropped or step.status not in ("pending", "waiting")]
-        grid = Table.grid(padding=(0, 1, 0, 0), expand=True)
-        grid.add_column(no_wrap=True)
-        grid.add_column(no_wrap=True)
-        grid.add_column(ratio=5, no_wrap=True, overflow="ellipsis")
-        grid.add_column(ratio=2, no_wrap=True, overflow="ellipsis", style="dim")
-        grid.add_column(ratio=4, no_wrap=True, overflow="ellipsis", style="dim")
-        grid.add_column(justify="right", no_wrap=True)
+    def lines(self, now: Snapshot, *, width: int, spinner: Text) -> Iterator[Text]:
+        """The tree, line by line; `spinner` marks what runs."""
+        yield _head(now, width)
+        steps = [step for step in now.steps if not (step.dropped and step.status in _NEVER_RAN)]
         for step in steps:
-            self._add(grid, step, now, last=step is steps[-1])
-        if steps:
-            parts.append(grid)
+            last = step is steps[-1]
+            yield self._step(step, now, width=width, branch="└─ " if last else "├─ ", spinner=spinner)
+            if step.status in _EXPLAINED and step.summary:
+                why = escaped(one_line(step.summary))
+                yield Text(f"{'   ' if last else '│  '}  {why}", style=f"{_STYLES[step.status]} dim")
         if self._revision:
-            parts.append(_note("↻", f"plan revised: {self._revision}", "cyan"))
-        for action in now.actions:
-            name = action.tool or action.kind
-            parts.append(_note("‖", f"{name} waits for you: {self.how(f'approve {action.id}')}", "yellow"))
-        return Group(*parts)
+            yield Text(f"   ↻ plan revised: {escaped(one_line(self._revision))}", style="cyan")
+        for action in now.actions if self.how else ():
+            yield Text(
+                f"   ‖ {action.tool or action.kind} waits for a decision of level {action.level}:", style="yellow"
+            )
+            yield Text(f"     {self.how(f'approve {action.id}') if self.how else ''}", style="yellow", overflow="fold")
 
-    def _add(self, grid: Table, step: StepRow, now: Snapshot, *, last: bool) -> None:
+    def _step(self, step: StepRow, now: Snapshot, *, width: int, branch: str, spinner: Text) -> Text:
         style = _STYLES.get(step.status, "dim")
-        mark = self._spinner if step.status == "running" else Text(MARKS[step.status], style=style)
+        mark = spinner if step.status == "running" else Text(MARKS[step.status], style=style)
         title = Text(escaped(one_line(step.title or step.id)), style="dim" if step.dropped else "")
-        if step.dropped:
-            title.append(" (dropped)")
-        calls = self._calls[step.id]
-        called = ", ".join(f"{escaped(tool)} ×{count}" for tool, count in calls.items())
-        grid.add_row("└─" if last else "├─", mark, title, step.worker or step.kind, called, _time(step, now))
-        if step.status in _EXPLAINED and step.summary:
-            why = Text(escaped(one_line(step.summary)), style=f"{style} dim")
-            grid.add_row("  " if last else "│ ", "", why, "", "", "")
+        title.append(" (dropped)" if step.dropped else "")
+        called = ", ".join(f"{escaped(tool)} ×{count}" for tool, count in self._calls[step.id].items())
+        room = max(20, width - len(branch) - 2 - _WHO - _TIME)
+        columns = [
+            _cell(title, room * 6 // 11),
+            _cell(Text(step.worker or step.kind, style="dim"), _WHO),
+            _cell(Text(called, style="dim"), room - room * 6 // 11),
+        ]
+        return Text.assemble(branch, mark, " ", *columns, _right(_time(step, now), _TIME))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The tree as rich draws it, in the width that there is."""
+
+    tree: LiveTree
+    now: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.tree.lines(self.now, width=options.max_width, spinner=spinner(console.get_time())):
+            if line.overflow is None:
+                line.truncate(options.max_width, overflow="ellipsis")
+            yield line
+
+
+def spinner(at: float) -> Text:
+    """What turns while a step runs, at this time in seconds."""
+    return Text(_FRAMES[int(at * 10) % len(_FRAMES)], style="cyan")
 
 
 @contextmanager
-def open_live_tree(console: Console, *, how: Callable[[str], str]) -> Generator[LiveTree]:
-    """A tree that is drawn on the console until the block ends and then stays there; `how` gives a command in full."""
-    with Live(console=console, refresh_per_second=8, vertical_overflow="ellipsis") as live:
-        yield LiveTree(live, how)
+def open_live_tree(console: Console, *, how: How | None = None) -> Generator[LiveTree]:
+    """A tree that is drawn on the console until the block ends and then stays there.
+
+    `how` gives a command in full, to tell how an action is decided; not given where the person is asked at once.
+    """
+    tree = LiveTree(console, how, _begun(console))
+    try:
+        yield tree
+    finally:
+        tree.live.stop()
 
 
-def _head(now: Snapshot) -> Table:
-    run, limit = now.run, (now.run.options.get("budget") or {}).get("usd")
+def _begun(console: Console) -> Live:
+    live = Live(console=console, refresh_per_second=8, vertical_overflow="ellipsis")
+    live.start()
+    return live
+
+
+def _head(now: Snapshot, width: int) -> Text:
+    run = now.run
+    budget: JsonObject = run.options.get("budget") or {}
+    limit: Json = budget.get("usd")
     taken = duration((run.ended_at or now.now) - run.created_at)
     bill = f"{cost(now.usage)} of ${limit:.2f}" if limit else cost(now.usage)
-    head = Table.grid(padding=(0, 1, 0, 0), expand=True)
-    head.add_column(no_wrap=True)
-    head.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    head.add_column(justify="right", no_wrap=True)
-    title = Text(escaped(one_line(run.goal)), style="bold")
     state = "planning" if run.status == "planning" else f"{bill} · {tokens(now.usage)} · {taken}"
-    mark = MARKS.get(run.status, "●")
-    head.add_row(Text(mark, style=_STYLES.get(run.status, "cyan")), title, Text(state, style="dim"))
-    return head
+    mark = Text(MARKS.get(run.status, "●"), style=_STYLES.get(run.status, "cyan"))
+    title = Text(escaped(one_line(run.goal)), style="bold")
+    return Text.assemble(mark, " ", _cell(title, max(10, width - len(state) - 2)), Text(state, style="dim"))
+
+
+def _cell(text: Text, width: int) -> Text:
+    """The text in so many columns, with one free at its end."""
+    text.truncate(max(1, width - 1), overflow="ellipsis", pad=True)
+    return Text.assemble(text, " ")
+
+
+def _right(text: Text, width: int) -> Text:
+    text.pad_left(max(0, width - len(text.plain)))
+    return text
 
 
 def _time(step: StepRow, now: Snapshot) -> Text:
@@ -122,7 +162,3 @@ def _time(step: StepRow, now: Snapshot) -> Text:
     if step.started_at is None:
         return Text("")
     return Text(duration((step.ended_at or now.now) - step.started_at), style="dim")
-
-
-def _note(mark: str, text: str, style: str) -> Text:
-    return Text(f"   {mark} {escaped(one_line(text))}", style=style, overflow="fold")

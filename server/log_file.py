@@ -24,8 +24,8 @@ def start_logging(outlet: Outlet) -> None:
     root = logging.getLogger()
     ours = [handler for handler in root.handlers if isinstance(handler, _File | _Stderr)]
     for handler in ours or _added(root):
-        layout = "steprelay: %(message)s" if isinstance(handler, _Stderr) else _LAYOUT
-        handler.setFormatter(_Line(outlet, layout))
+        short = isinstance(handler, _Stderr)
+        handler.setFormatter(_Line(outlet, "steprelay: %(message)s" if short else _LAYOUT, tracebacks=not short))
 
 
 def _added(root: logging.Logger) -> list[logging.Handler]:
@@ -55,13 +55,14 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 class _Line(logging.Formatter):
-    """The event, its fields, and a traceback where there is one."""
+    """The event and its fields; in the file also a traceback where there is one."""
 
-    def __init__(self, outlet: Outlet, layout: str) -> None:
+    def __init__(self, outlet: Outlet, layout: str, *, tracebacks: bool) -> None:
         super().__init__(layout)
         self._outlet = outlet
+        self._tracebacks = tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
         fields = [f"{name}={value}" for name, value in vars(record).items() if name not in _USUAL]
         head, *rest = super().format(record).split("\n")
-        return self._outlet.text("\n".join([" ".join([head, *fields]), *rest]))
+        return self._outlet.text("\n".join([" ".join([head, *fields]), *(rest if self._tracebacks else ())]))

@@ -27,7 +27,8 @@ def show_lines(now: Snapshot) -> None:
 
 
 def _line(mark: str, name: str, text: str) -> str:
-    whole = f"{mark} {name:<16} {escaped(one_line(text))}".rstrip()
+    told = escaped(" ".join(text.splitlines()))
+    whole = f"{mark} {name:<16} {told}".rstrip()
     return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 1]}…"
 
 
@@ -81,8 +82,8 @@ def _decided(event: Event, titles: dict[str, str]) -> Told:
 
 def _revised(event: Event, titles: dict[str, str]) -> Told:
     data = event.data
-    names = [f"-{each}" for each in data.get("drop") or ()]
-    names += [f"+{each.get('id') if isinstance(each, dict) else each}" for each in data.get("add") or ()]
+    added: list[JsonObject] = data.get("add") or []
+    names = [*(f"-{step}" for step in data.get("drop") or ()), *(f"+{step['id']}" for step in added)]
     changes = f" ({' '.join(names)})" if names else ""
     return [_line("↻", "plan", f"{data.get('decision')}{changes}: {data.get('reason') or ''}")]
 
@@ -92,10 +93,6 @@ def _budget(event: Event, titles: dict[str, str]) -> Told:
     return [
         _line("✘", event.step or "budget", f"{data.get('limit')} used up: {data.get('used')} of {data.get('allowed')}")
     ]
-
-
-def _warning(event: Event, titles: dict[str, str]) -> Told:
-    return [_line("!", "warning", str(event.data.get("text", "")))]
 
 
 _TELL: dict[str, Callable[[Event, dict[str, str]], Told]] = {
@@ -109,5 +106,4 @@ _TELL: dict[str, Callable[[Event, dict[str, str]], Told]] = {
     "action.decided": _decided,
     "revision.made": _revised,
     "budget.refused": _budget,
-    "warning": _warning,
 }

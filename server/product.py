@@ -2,26 +2,29 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import anyio
 
-from journal.actions import SAYS_NO, Action, Decision, LevelTooLow, NewAction
+from journal.actions import SAYS_NO, Action, Decision, NewAction
 from journal.canonical import NotCanonical, digest
 from journal.engine import Engine
-from journal.errors import DecisionRefused, SteprelayError
+from journal.errors import SteprelayError
 from journal.runs import NewRun, Run
 from journal.store import Store
 from journal.values import Json, JsonObject
 from planner.settings import BudgetRequest
 
+from .action_view import fits_a_host
+from .found_settings import user_settings_path
+from .installed import Spoken
 from .run_view import RunView
 from .settings import Settings
 from .view import run_view
 
 _CANCEL_SECONDS = 5.0
 """A cancelled run has so long to end before it is shown as it is."""
-
 
 AS_SET = BudgetRequest()
 """No limit is lowered."""
@@ -56,6 +59,30 @@ class Word:
     client: str | None = None
 
 
+def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
+    """The row of a run for this request under these settings."""
+    budget, lowered = settings.budget.lowered_by(request.budget)
+    options: JsonObject = request.options | {
+        "budget": budget.model_dump(mode="json"),
+        "review_plan": request.review_plan,
+        "interactive": request.interactive,
+        "depth": request.depth,
+        "warnings": [*settings.warnings, *lowered],
+    }
+    if request.plan is not None:
+        options["plan"] = request.plan
+    return NewRun(
+        owner=owner,
+        fingerprint=settings.fingerprint,
+        settings_path=str(settings.path or "the built-in defaults"),
+        goal=request.goal,
+        goal_label=request.goal_label,
+        context=request.context,
+        options=options,
+        idempotency_key=request.idempotency_key,
+    )
+
+
 @dataclass(frozen=True)
 class Product:
     """One settings file at work on one store: made by `server/assembly.py`. `driver` is this process's lease."""
@@ -67,6 +94,8 @@ class Product:
     command: str
     warm_up: Callable[[], None]
     edited: Callable[[Action, JsonObject], Awaitable[NewAction]]
+    check: Callable[[JsonObject], Awaitable[None]]
+    """Whether a plan could run under these settings; raises PlanError with all that is wrong."""
     problem: SteprelayError | None = None
     """Why no run can begin (no model was found); runs that are there can still be looked at and decided upon."""
 
@@ -77,26 +106,7 @@ class Product:
         """
         if self.problem is not None:
             raise self.problem
-        budget, lowered = self.settings.budget.lowered_by(request.budget)
-        options: JsonObject = request.options | {
-            "budget": budget.model_dump(mode="json"),
-            "review_plan": request.review_plan,
-            "interactive": request.interactive,
-            "depth": request.depth,
-            "warnings": [*self.settings.warnings, *lowered],
-        }
-        if request.plan is not None:
-            options["plan"] = request.plan
-        new = NewRun(
-            owner=self.store.owner,
-            fingerprint=self.settings.fingerprint,
-            settings_path=str(self.settings.path or "the built-in defaults"),
-            goal=request.goal,
-            goal_label=request.goal_label,
-            context=request.context,
-            options=options,
-            idempotency_key=request.idempotency_key,
-        )
+        new = new_run(self.settings, request, owner=self.store.owner)
         run_id, created = await self.store.create_or_attach(new, driver=self.driver)
         if created:
             await self.engine.wake(run_id)
@@ -104,7 +114,12 @@ class Product:
 
     async def view(self, run_id: str, *, detail: bool = False) -> RunView:
         """Raises UnknownId."""
-        return await run_view(self.store, run_id, command=self.command, detail=detail)
+        return await run_view(self.store, run_id, command=self.command, config=self._config, detail=detail)
+
+    @property
+    def _config(self) -> Path | None:
+        """What commands typed elsewhere must be told to find the same settings."""
+        return None if self.settings.path == user_settings_path() else self.settings.path
 
     async def decide(self, action: Action, decision: Decision) -> None:
         """Record a decision and have its run go on. Raises DecisionRefused or LevelTooLow."""
@@ -118,34 +133,36 @@ class Product:
         """
         action = await self.store.action(word.action_id)
         decision = Decision(word.decision, "host", "approve_action", word.note, word.content, word.client)
-        if word.decision not in action.choices or action.state != "waiting" or word.decision in SAYS_NO:
-            await self.decide(action, decision)
-            return None
-        if (short := self._too_little(action, word)) is not None:
+        is_open = action.state == "waiting" and word.decision in action.choices
+        if is_open and word.decision not in SAYS_NO and (short := self._too_little(action, word)) is not None:
             return short
-        try:
-            await self.decide(action, decision)
-        except LevelTooLow as error:
-            return self._only_by(action, error.needed)
+        await self.decide(action, decision)
         return None
 
     def _too_little(self, action: Action, word: Word) -> str | None:
-        if self.settings.approvals.approve_action == "person":
-            return self._only_by(action, "person")
-        if action.level != "host":
-            return self._only_by(action, action.level)
-        if not _repeats(action, word):
+        still, spoken = f"Action {action.id} still waits:", Spoken(self.command, self._config)
+        elsewhere = f"A person decides it in a terminal: {spoken(f'approve {action.id}')}"
+        if action.level != "host" or self.settings.approvals.approve_action == "person":
+            level = "person" if action.level == "host" else action.level
+            return f"{still} it needs a yes of level {level}, which approve_action cannot give. {elsewhere}"
+        if not fits_a_host(action):
+            return f"{still} what it does is too long to be shown here. {elsewhere}"
+        if not self._repeats(action, word):
+            repeat = "`tool` and `arguments`" if action.tool else "`arguments`"
             return (
-                f"Action {action.id} still waits: show the user exactly what it does, and if they agree call "
-                "approve_action again with `tool` and `arguments` repeated exactly as the action shows them."
+                f"{still} show the user exactly what it does, and if they agree call approve_action again with {repeat} "
+                "repeated exactly as the action shows them."
             )
         return None
 
-    def _only_by(self, action: Action, level: str) -> str:
-        return (
-            f"Action {action.id} still waits: it needs a yes of level {level}, which approve_action cannot give. "
-            f"A person decides it in a terminal: {self.command} approve {action.id}"
-        )
+    def _repeats(self, action: Action, word: Word) -> bool:
+        if word.arguments is None or (action.tool is not None and word.tool != action.tool):
+            return False
+        shown = self.store.outlet.json(action.arguments)
+        try:
+            return digest(word.arguments) in (digest(action.arguments), digest(shown))
+        except NotCanonical:
+            return False
 
     async def cancel(self, run_id: str, reason: str) -> None:
         """Have the run end as cancelled, and wait a little for it. Raises UnknownId."""
@@ -164,19 +181,3 @@ class Product:
             if holds(run):
                 return run
             await changed.wait()
-
-    async def action_of(self, run_id: str, action_id: str) -> Action:
-        """The action, if it belongs to that run. Raises UnknownId or DecisionRefused."""
-        action = await self.store.action(action_id)
-        if action.run != run_id:
-            raise DecisionRefused(f"action {action_id} belongs to run {action.run}, not to {run_id}")
-        return action
-
-
-def _repeats(action: Action, word: Word) -> bool:
-    if word.arguments is None or word.tool != action.tool:
-        return False
-    try:
-        return digest(word.arguments) == digest(action.arguments)
-    except NotCanonical:
-        return False

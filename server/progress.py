@@ -1,6 +1,45 @@
-"""One line that says how far a run is."""
+"""How far a run is, told to a host while it waits."""
+
+from typing import Protocol
+
+import anyio
 
 from journal.store import Store
+
+_HEARTBEAT = 10.0
+
+
+class Tell(Protocol):
+    """A host's session: takes a number that grows, and a line."""
+
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None: ...
+
+
+class Progress:
+    """One line at each change and every 10 s, with a number that only grows."""
+
+    def __init__(self, store: Store, host: Tell, run_id: str) -> None:
+        self._store = store
+        self._host = host
+        self._run_id = run_id
+        self._line = ""
+        self._sent = 0
+        self._due = 0.0
+
+    async def report(self) -> None:
+        """Tell where the run stands if that has changed or the host has heard nothing for 10 s. Raises UnknownId."""
+        line = await progress_line(self._store, self._run_id)
+        if line != self._line or anyio.current_time() >= self._due:
+            self._line, self._due = line, anyio.current_time() + _HEARTBEAT
+            self._sent += 1
+            await self._host.report_progress(self._sent, None, line)
+
+    async def until(self, changed: anyio.Event) -> None:
+        """Wait for the event, at most until the host is to hear something again."""
+        with anyio.CancelScope(deadline=self._due):
+            await changed.wait()
 
 
 async def progress_line(store: Store, run_id: str) -> str:
@@ -18,4 +57,4 @@ async def progress_line(store: Store, run_id: str) -> str:
         f"{tokens / 1000:.1f}k tok" if tokens >= 1000 else f"{tokens} tok",
         f"${taken.cost_usd:.2f}" if taken.cost_known else "cost unknown",
     ]
-    return " · ".join(part for part in parts if part)
+    return store.outlet.text(" · ".join(part for part in parts if part))

@@ -17,6 +17,7 @@ from journal.errors import SteprelayError
 
 from .product import Product
 from .report import run_report
+from .view_size import shortened
 
 TEMPLATES = (
     ResourceTemplate(
@@ -80,7 +81,7 @@ async def listed_resources(product: Product) -> ListResourcesResult:
             Resource(
                 uri=f"run://{run.id}/report",
                 name=f"{run.id}/report",
-                title=run.goal[:80],
+                title=product.store.outlet.text(shortened(run.goal, 80)),
                 description=f"Report of a run that is {run.status}.",
                 mime_type="text/markdown",
             )
@@ -90,9 +91,11 @@ async def listed_resources(product: Product) -> ListResourcesResult:
 
 
 async def _events(product: Product, run_id: str) -> str:
-    await product.store.run(run_id)
-    events = await product.store.events(run_id)
-    return "".join(f"{json.dumps(event.to_json(), ensure_ascii=False)}\n" for event in events)
+    run, lines, last = await product.store.run(run_id), list[str](), 0
+    while last < run.last_seq and (events := await product.store.events(run_id, after=last)):
+        lines += [f"{json.dumps(event.to_json(), ensure_ascii=False)}\n" for event in events]
+        last = events[-1].seq
+    return "".join(lines)
 
 
 async def _artifact(product: Product, uri: str, *, run_id: str, artifact_id: str) -> ReadResourceResult:

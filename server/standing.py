@@ -10,8 +10,8 @@ from journal.runs import Run
 from journal.steps import StepRow
 from journal.store import Store
 
+from .action_view import time_text
 from .run_view import ActionView, RunView
-from .view import time_text
 from .words import MARKS, duration, one_line
 
 
@@ -55,8 +55,8 @@ def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], st
         f"status   {view.status}{reason}",
         f"driver   {driver}",
         f"stands   {escaped(standing.stands_on)}, since {standing.since} ({duration(standing.for_seconds)})",
-        f"taken    {usage.model_calls} model calls, {usage.tool_calls} tool calls, "
-        f"{usage.input_tokens + usage.output_tokens} tokens, {known}${usage.cost_usd:.4f}, {usage.seconds:.1f} s at work",
+        f"taken    {usage.model_calls} model calls, {usage.tool_calls} tool calls, {known}${usage.cost_usd:.4f}, "
+        f"{usage.input_tokens + usage.output_tokens} tokens, {usage.seconds:.1f} s at work",
     ]
     lines += ["", "steps"] if view.step_list else []
     for step in view.step_list or []:
@@ -74,14 +74,14 @@ def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], st
 def _stands_on(run: Run, steps: list[StepRow], actions: list[Action]) -> tuple[str, float]:
     running = [step for step in steps if step.status == "running"]
     if run.ended:
-        return "its end", run.ended_at or run.updated_at
+        return "ended", run.ended_at or run.updated_at
     if actions and not running:
         names = ", ".join(f"{action.tool or action.kind} ({action.id})" for action in actions)
-        return f"a decision on {names}", min(action.created_at for action in actions)
+        return f"on a decision about {names}", min(action.created_at for action in actions)
     if running:
         names = ", ".join(step.id for step in running)
-        return f"{'step' if len(running) == 1 else 'steps'} {names}", min(step.started_at or 0 for step in running)
-    return ("its plan" if run.status == "planning" else "its next step"), run.updated_at
+        return f"on {'step' if len(running) == 1 else 'steps'} {names}", min(step.started_at or 0 for step in running)
+    return ("on its plan" if run.status == "planning" else "before its next step"), run.updated_at
 
 
 def _action_lines(action: ActionView, how: Callable[[str], str]) -> list[str]:

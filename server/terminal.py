@@ -4,13 +4,14 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import anyio
 import typer
 
 from downstream.prompt_text import argument_lines, escaped
 from journal.actions import SAYS_NO, Action, Decision
-from journal.values import Json
+from journal.values import Json, JsonObject
 
 from .words import duration, one_line
 
@@ -83,27 +84,28 @@ def question_lines(action: Action, *, now: float) -> list[str]:
 
 def _arguments(action: Action, *, shown: Sequence[str]) -> list[str]:
     """In the question's order, which puts targets first; what it leaves out comes after."""
-    if not isinstance(action.arguments, dict):
-        return [f"  {escaped(line)}" for line in (*shown, json.dumps(action.arguments, ensure_ascii=False))]
-    whole = {line: name for name in action.arguments for line in argument_lines({name: action.arguments[name]})}
+    given: Json = action.arguments
+    if not isinstance(given, dict):
+        return [f"  {escaped(line)}" for line in (*shown, json.dumps(given, ensure_ascii=False))]
+    arguments = cast("JsonObject", given)
+    whole = {line: name for name in arguments for line in argument_lines({name: arguments[name]})}
     names = [whole[line] for line in shown if line in whole]
-    names += [name for name in action.arguments if name not in names]
+    names += [name for name in arguments if name not in names]
     other = [f"  {escaped(line)}" for line in shown if line not in whole and action.kind != "call"]
     column = max((len(escaped(name)) for name in names), default=0)
-    return [*other, *(line for name in names for line in _argument(name, action.arguments[name], column))] or [
-        "  (no arguments)"
-    ]
+    lines = [line for name in names for line in _argument(name, arguments[name], column)]
+    return [*other, *(lines or ["  (no arguments)"])]
 
 
 def _argument(name: str, value: Json, column: int) -> list[str]:
     """`name  "value"`; a text of several lines as a block, each of its lines behind a bar."""
     head = f"  {escaped(name):<{column}}  "
     if not (isinstance(value, str) and "\n" in value):
-        return head_and_rest(head, [escaped(json.dumps(value, ensure_ascii=False))])
-    return head_and_rest(head, [f"│ {escaped(line)}" for line in value.split("\n")])
+        return _beside(head, [escaped(json.dumps(value, ensure_ascii=False))])
+    return _beside(head, [f"│ {escaped(line)}" for line in value.split("\n")])
 
 
-def head_and_rest(head: str, lines: Sequence[str]) -> list[str]:
+def _beside(head: str, lines: Sequence[str]) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{line}" for number, line in enumerate(lines)]
 
 

@@ -6,23 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import anyio
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, InputRequiredResult, ResourceLink, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel
 
-from .arguments import (
-    ApproveAction,
-    CancelRun,
-    GetRun,
-    ListRuns,
-    PlanAndExecute,
-    read_arguments,
-)
-from .attach import Attachment, Host
+from .arguments import ApproveAction, CancelRun, GetRun, ListRuns, PlanAndExecute, read_arguments
+from .attach import Attachment, Host, delivered
 from .edits import edit_action
+from .forms import can_be_asked
 from .product import AS_SET, Product, Request, Word
+from .progress import Progress
 from .run_view import RunLines, RunView
-from .view import run_line
+from .view import run_lines
 from .view_text import lines_text, view_text
 
 Taken = TypeVar("Taken", bound=BaseModel)
@@ -71,8 +65,6 @@ def as_result(given: RunView | RunLines) -> CallToolResult:
 
 
 async def _plan_and_execute(product: Product, host: Host, taken: PlanAndExecute) -> Given:
-    if not taken.goal.strip():
-        raise ToolError("plan_and_execute: goal is empty; say what is to be achieved")
     if host.state is not None:
         return await _go_on(product, host, taken.wait_seconds)
     request = Request(
@@ -93,9 +85,10 @@ async def _approve_action(product: Product, host: Host, taken: ApproveAction) ->
     if host.state is not None:
         return await _go_on(product, host, taken.wait_seconds)
     action = await product.store.action(taken.action_id)
+    attachment = Attachment(product, host, action.run)
     if taken.edited_arguments is not None:
-        await edit_action(product, action, taken.edited_arguments)
-        return await product.view(action.run)
+        await edit_action(product, action, taken.edited_arguments, decision=taken.decision)
+        return await attachment.view()
     word = Word(
         action_id=taken.action_id,
         decision=taken.decision,
@@ -106,37 +99,35 @@ async def _approve_action(product: Product, host: Host, taken: ApproveAction) ->
         client=host.name,
     )
     too_little = await product.take_word(word)
-    given = await Attachment(product, host, action.run).wait(host.patience(taken.wait_seconds))
-    if too_little is not None and isinstance(given, RunView):
-        return given.model_copy(update={"message": too_little})
-    return given
+    if too_little is not None and not (host.shows_forms and can_be_asked(action)):
+        return (await attachment.view()).model_copy(update={"message": too_little})
+    given = await attachment.wait(host.patience(taken.wait_seconds))
+    if too_little is None or isinstance(given, InputRequiredResult):
+        return given
+    still_waits = any(waiting.action_id == action.id for waiting in given.actions)
+    return given.model_copy(update={"message": too_little}) if still_waits else given
 
 
 async def _go_on(product: Product, host: Host, wait_seconds: float | None) -> Given:
-    run_id = json.loads(host.state or "{}")["run"]
-    attachment = Attachment(product, host, run_id)
-    await attachment.take_answers()
+    """The next round of a call whose questions were answered; a state that comes again only shows the run."""
+    attachment = Attachment(product, host, json.loads(host.state or "{}")["run"])
+    if not await attachment.take_answers():
+        return await attachment.view()
     return await attachment.wait(host.patience(wait_seconds))
 
 
 async def _get_run(product: Product, host: Host, taken: GetRun) -> Given:
-    before = await product.view(taken.run_id, detail=taken.detail)
-    if taken.wait_seconds == 0 or before.stop_reason is not None:
-        return await _delivered(product, before)
-    seen = _noteworthy(before)
+    view = await product.view(taken.run_id)
+    seen = _noteworthy(view)
+    progress = Progress(product.store, host.context.session, taken.run_id)
     with anyio.move_on_after(host.patience(taken.wait_seconds)):
-        while True:
+        while view.stop_reason is None and _noteworthy(view) == seen:
             changed = product.store.bell.listen(taken.run_id)
-            if _noteworthy(await product.view(taken.run_id)) != seen:
-                break
-            await changed.wait()
-    return await _delivered(product, await product.view(taken.run_id, detail=taken.detail))
-
-
-async def _delivered(product: Product, view: RunView) -> RunView:
-    if view.stop_reason is not None:
-        await product.store.mark_delivered(view.run_id)
-    return view
+            view = await product.view(taken.run_id)
+            if _noteworthy(view) == seen:
+                await progress.report()
+                await progress.until(changed)
+    return await delivered(product, await product.view(taken.run_id, detail=taken.detail))
 
 
 def _noteworthy(view: RunView) -> object:
@@ -146,12 +137,12 @@ def _noteworthy(view: RunView) -> object:
 
 async def _list_runs(product: Product, host: Host, taken: ListRuns) -> Given:
     runs = await product.store.runs(status=taken.status, limit=taken.limit)
-    return RunLines(runs=[await run_line(product.store, run) for run in runs])
+    return RunLines(runs=await run_lines(product.store, runs))
 
 
 async def _cancel_run(product: Product, host: Host, taken: CancelRun) -> Given:
     await product.cancel(taken.run_id, taken.reason or "cancelled by the host")
-    return await product.view(taken.run_id)
+    return await delivered(product, await product.view(taken.run_id))
 
 
 def _hints(letters: str) -> ToolAnnotations:

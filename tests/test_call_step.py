@@ -7,16 +7,19 @@ import pytest
 from executing import LIMITS, call_step, called, open_bench, tool
 
 from downstream.door import Called, Refused, ToolCall, ToolEnd, Waiting
-from executors.contract import Outcome, Source
+from executors.contract import Assignment, Outcome, Source
 from journal.artifacts import NewArtifact
 from journal.errors import BudgetReached
 from journal.values import Value
 
+PLAN = frozenset({"plan"})
 NOTES = frozenset({"private:notes"})
 
 
 async def test_a_call_gives_its_value_a_summary_and_its_source(tmp_path: Path) -> None:
-    async with open_bench(tmp_path, act=lambda call: called(call, "\nTwo notes.\nmore"), tools=[tool("notes.search")]) as bench:
+    async with open_bench(
+        tmp_path, act=lambda call: called(call, "\nTwo notes.\nmore"), tools=[tool("notes.search")]
+    ) as bench:
         outcome = await bench.outcome(call_step())
         assert outcome == Outcome(
             "look",
@@ -27,7 +30,24 @@ async def test_a_call_gives_its_value_a_summary_and_its_source(tmp_path: Path) -
         )
         (sent,) = bench.sent
         assert sent.key.endswith("/attempt.1/call.0")
-        assert (sent.allowed, sent.origin, sent.read) == ({"notes.search"}, "plan", {"plan"})
+        assert sent.allowed == {"notes.search"}
+        assert (sent.origin, sent.read) == ("plan", PLAN)
+
+
+async def test_the_words_of_a_revision_are_a_models(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, act=called, tools=[tool("notes.search")]) as bench:
+        assignment = Assignment(call_step(), {"first": Value("x", NOTES)}, "revision")
+        await bench.execute(await bench.drive(), assignment)
+        (sent,) = bench.sent
+        assert (sent.origin, sent.arguments.label, sent.read) == ("revision", NOTES | {"model"}, NOTES | {"model"})
+
+
+async def test_a_tool_that_nobody_knows_is_still_left_to_the_gate(tmp_path: Path) -> None:
+    async with open_bench(
+        tmp_path, act=lambda call: Refused(call.tool, "no such tool", by="gate", correctable=True)
+    ) as bench:
+        outcome = await bench.outcome(call_step(tool="nothing"))
+        assert outcome.problem == "nothing was not called: no such tool"
 
 
 async def test_arguments_are_resolved_with_the_values_of_other_steps(tmp_path: Path) -> None:
@@ -36,7 +56,8 @@ async def test_arguments_are_resolved_with_the_values_of_other_steps(tmp_path: P
     async with open_bench(tmp_path, act=called, tools=[tool("notes.search")]) as bench:
         await bench.outcome(step, inputs)
         (sent,) = bench.sent
-        assert (sent.arguments.data, dict(sent.arguments.parts)) == ({"query": "a"}, {"/query": {"open:web"}})
+        assert sent.arguments.data == {"query": "a"}
+        assert sent.arguments.parts == {"/query": frozenset({"open:web"})}
 
 
 async def test_a_missing_path_fails_the_step_and_nothing_is_called(tmp_path: Path) -> None:
@@ -59,6 +80,30 @@ async def test_an_artifact_of_a_needed_step_is_passed_and_one_of_another_step_is
         assert refused.problem == f"artifact {kept.id} is not among this step's inputs and calls; there are none"
 
 
+@pytest.mark.parametrize(
+    ("content", "path", "problem"),
+    [
+        (b"plain", "rows", "is application/json, not JSON"),
+        (b"null", None, None),
+        (b"[[1], [2]]", "$[1][0]", None),
+        (None, None, "was changed on disk"),
+    ],
+    ids=["no JSON", "null", "path from the root", "changed"],
+)
+async def test_an_artifact_that_cannot_be_read_fails_the_step(
+    tmp_path: Path, content: bytes | None, path: str | None, problem: str | None
+) -> None:
+    async with open_bench(tmp_path, act=called, tools=[tool("notes.search")]) as bench:
+        new = NewArtifact("look", "c_0", "application/json", content or b"{}", NOTES)
+        kept = await bench.store.artifacts.add(bench.run_id, new)
+        if content is None:
+            (tmp_path / "artifacts" / bench.run_id / kept.id).write_bytes(b"{ }")
+        reference = {"$artifact": kept.id} | ({"path": path} if path else {})
+        outcome = await bench.outcome(call_step(arguments={"query": reference}))
+        assert (outcome.status == "failed") is (problem is not None)
+        assert (problem or "") in (outcome.problem or "")
+
+
 async def test_an_error_of_the_tool_is_quoted_and_never_a_value(tmp_path: Path) -> None:
     def act(call: ToolCall) -> Called:
         return called(call, 'no such "note"\n' + "x" * 500, ok=False)
@@ -74,8 +119,16 @@ async def test_an_error_of_the_tool_is_quoted_and_never_a_value(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("end", "status", "problem"),
     [
-        (Refused("notes.search", "a person said no", by="person"), "refused", "notes.search was refused: a person said no"),
-        (Refused("notes.search", "it has no x", by="gate", correctable=True), "failed", "notes.search was not called: it has no x"),
+        (
+            Refused("notes.search", "a person said no", by="person"),
+            "refused",
+            "notes.search was refused: a person said no",
+        ),
+        (
+            Refused("notes.search", "it has no x", by="gate", correctable=True),
+            "failed",
+            "notes.search was not called: it has no x",
+        ),
     ],
     ids=["by a person", "for a mistake"],
 )

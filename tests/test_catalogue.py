@@ -49,7 +49,7 @@ async def test_tools_are_listed_by_full_name_with_their_classes_and_found_by_any
         assert (found := catalogue.tool(name)) is not None
         assert (found.full_name, found.wire) == ("box.add_item", "box__add_item")
     assert [catalogue.tool(name) for name in ("box.push", "", "box")] == [None, None, None]
-    assert catalogue.suggest("old.add_item") == ["box.add_item"]
+    assert catalogue.suggest("old.add_item")[0] == "box.add_item"
     assert catalogue.suggest("box.ad_item")[0] == "box.add_item"
     assert (catalogue.missing(), catalogue.quarantined(), catalogue.warnings()) == ({}, {}, [])
 
@@ -189,7 +189,7 @@ def test_a_comparison_tells_words_from_what_calls_rely_on() -> None:
 def test_a_server_is_known_by_its_command_and_the_names_of_its_variables_not_by_their_values() -> None:
     server = stdio("a", [sys.executable, "-m", "x"], env={"TOKEN": "one"})
     assert fingerprint_of(server) == fingerprint_of(server.model_copy(update={"name": "b", "env": {"TOKEN": "two"}}))
-    changes = [{"env": {}}, {"args": ("-m", "y")}, {"cwd": Path("/")}, {"headers": {"X": "y"}}]
+    changes: list[dict[str, Any]] = [{"env": {}}, {"args": ("-m", "y")}, {"cwd": Path("/")}, {"headers": {"X": "y"}}]
     assert fingerprint_of(server) not in [fingerprint_of(server.model_copy(update=change)) for change in changes]
 
 

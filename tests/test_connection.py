@@ -9,10 +9,17 @@ from typing import Any
 import anyio
 import pytest
 import toys
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCNotification
 from tool_connections import ODD, stdio, text_of
 
+from downstream.connection import Connection
+from downstream.exchange import new_exchange
 from downstream.failures import CallFailed, ServerUnavailable
 from downstream.pool import open_pool
+from downstream.stderr_tail import StderrTail
+from downstream.transports import Surroundings, open_transport
+from downstream.watchdog import Watchdog
 from journal.world import World
 
 pytestmark = pytest.mark.e2e
@@ -52,18 +59,24 @@ async def test_a_server_killed_in_mid_call_may_have_run_it_and_is_started_again_
     async with open_pool([stdio("box", toys.ledger(log))], WORLD) as pool:
         box = pool.connection("box")
         with anyio.fail_after(30):
-            async with anyio.create_task_group() as group:
-                group.start_soon(_kill_when_called, log)
-                with pytest.raises(CallFailed) as failed:
-                    await box.call("slow", {"seconds": 60}, timeout=50)
+            with pytest.raises(CallFailed) as failed:
+                await _call_slow_and_kill(box, log)
             assert (failed.value.may_have_run, len(toys.calls(log, "slow"))) == (True, 1)
             assert text_of(await box.call("echo", {"text": "back"}, timeout=20)) == "back"
     assert len(processes(log)) == 2
 
 
-async def _kill_when_called(log: Path) -> None:
-    [call] = await toys.wait_for_calls(log, "slow")
-    os.kill(call["pid"], signal.SIGKILL)
+async def _call_slow_and_kill(box: Connection, log: Path) -> None:
+    async def kill() -> None:
+        [call] = await toys.wait_for_calls(log, "slow")
+        os.kill(call["pid"], signal.SIGKILL)
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill)
+            await box.call("slow", {"seconds": 60}, timeout=50)
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 async def test_a_server_that_died_while_idle_is_started_again_without_an_error(tmp_path: Path) -> None:
@@ -150,7 +163,7 @@ async def test_a_working_folder_that_is_none_is_named(tmp_path: Path) -> None:
 
 async def test_a_server_that_ends_right_after_each_start_is_given_up() -> None:
     async with open_pool([stdio("ill", odd("quits"))], WORLD) as pool:
-        with anyio.fail_after(30), pytest.raises(CallFailed, match="ended right after|broke off|could not be sent"):
+        with anyio.fail_after(30), pytest.raises(CallFailed, match=r"ended right after|broke off|could not be sent"):
             await pool.connection("ill").call("look", {}, timeout=5)
 
 
@@ -194,6 +207,14 @@ async def test_a_server_that_needs_input_fails_the_call_before_it_began() -> Non
     assert not failed.value.may_have_run
 
 
+async def test_arguments_that_are_no_text_cost_their_connection_and_nothing_else() -> None:
+    async with open_pool([stdio("odd", odd("pages"))], WORLD) as pool:
+        with anyio.fail_after(20):
+            with pytest.raises(CallFailed):
+                await pool.connection("odd").call("look", {"half": "\ud800 a pair"}, timeout=10)
+            assert text_of(await pool.connection("odd").call("look", {}, timeout=10)) == "seen"
+
+
 async def test_all_pages_are_listed_and_a_name_counts_once() -> None:
     async with open_pool([stdio("odd", odd("pages")), stdio("none", odd("toolless"))], WORLD) as pool:
         with anyio.fail_after(20):
@@ -202,6 +223,34 @@ async def test_all_pages_are_listed_and_a_name_counts_once() -> None:
             nothing = await pool.connection("none").listing()
     assert [(tool.name, tool.description) for tool in listing.tools] == [("a", ""), ("b", ""), ("look", "")]
     assert (again, nothing.tools) == (listing, ())
+
+
+async def test_a_server_that_always_has_another_page_is_asked_for_a_hundred() -> None:
+    async with open_pool([stdio("odd", odd("endless"))], WORLD) as pool:
+        with anyio.fail_after(20):
+            listing = await pool.connection("odd").listing()
+    assert [tool.name for tool in listing.tools] == ["look"]
+
+
+async def test_a_server_that_lists_no_more_is_opened_again_for_the_next_call() -> None:
+    async with open_pool([stdio("odd", odd("once"))], WORLD) as pool:
+        odd_one = pool.connection("odd")
+        with anyio.fail_after(20):
+            await odd_one.listing()
+            with pytest.raises(ServerUnavailable, match="the list is lost"):
+                await odd_one.listing(fresh=True)
+            assert text_of(await odd_one.call("look", {}, timeout=10)) == "seen"
+
+
+async def test_what_was_written_to_a_closed_connection_is_known_not_to_be_sent() -> None:
+    message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
+    around, ended = Surroundings(Watchdog(None), StderrTail("odd")), anyio.Event()
+    with anyio.fail_after(20), new_exchange() as exchange:
+        async with open_transport(stdio("odd", odd("pages")), around, on_end=ended.set) as (_, writing):
+            await writing.aclose()
+            with pytest.raises(anyio.ClosedResourceError):
+                await writing.send(message)
+    assert not exchange.sent
 
 
 async def test_closing_leaves_no_child_not_even_one_that_ignores_the_end_of_its_input(tmp_path: Path) -> None:

@@ -71,29 +71,32 @@ async def test_a_dead_server_costs_its_own_calls_and_no_other_server(tmp_path: P
     near, far = tmp_path / "near" / "ledger", tmp_path / "far"
     near.parent.mkdir()
     failures: list[CallFailed] = []
-    async with open_ledger(kind, far) as dying, toys.open_http_ledger(near) as living:
-        async with open_pool([remote("far", dying.url), remote("near", living.url)], WORLD) as pool:
+    async with (
+        open_ledger(kind, far) as dying,
+        toys.open_http_ledger(near) as living,
+        open_pool([remote("far", dying.url), remote("near", living.url)], WORLD) as pool,
+    ):
 
-            async def lose() -> None:
-                with pytest.raises(CallFailed) as failed:
-                    await pool.connection("far").call("slow", {"seconds": 60}, timeout=50)
-                failures.append(failed.value)
-                toys.open_gate(near, "end")
+        async def lose() -> None:
+            with pytest.raises(CallFailed) as failed:
+                await pool.connection("far").call("slow", {"seconds": 60}, timeout=50)
+            failures.append(failed.value)
+            toys.open_gate(near, "end")
 
-            async def live() -> None:
-                waited = {"name": "end", "parties": 2, "timeout": 30}
-                assert not (await pool.connection("near").call("meet", waited, timeout=40)).is_error
+        async def live() -> None:
+            waited = {"name": "end", "parties": 2, "timeout": 30}
+            assert not (await pool.connection("near").call("meet", waited, timeout=40)).is_error
 
-            with anyio.fail_after(40):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(live)
-                    group.start_soon(lose)
-                    await toys.wait_for_calls(far, "slow")
-                    await toys.wait_for_calls(near, "meet")
-                    dying.process.kill()
-                with pytest.raises(CallFailed) as refused:
-                    await pool.connection("far").call("echo", {"text": "x"}, timeout=10)
-                assert text_of(await pool.connection("near").call("echo", {"text": "on"}, timeout=10)) == "on"
+        with anyio.fail_after(40):
+            async with anyio.create_task_group() as group:
+                group.start_soon(live)
+                group.start_soon(lose)
+                await toys.wait_for_calls(far, "slow")
+                await toys.wait_for_calls(near, "meet")
+                dying.process.kill()
+            with pytest.raises(CallFailed) as refused:
+                await pool.connection("far").call("echo", {"text": "x"}, timeout=10)
+            assert text_of(await pool.connection("near").call("echo", {"text": "on"}, timeout=10)) == "on"
     assert ([failed.may_have_run for failed in failures], refused.value.may_have_run) == ([True], False)
 
 
@@ -160,6 +163,17 @@ async def test_an_answer_cut_short_may_have_run_and_keeps_the_connection() -> No
                 await far.call("look", {}, timeout=10)
             assert text_of(await far.call("look", {}, timeout=10)) == "ran"
     assert (failed.value.may_have_run, stub.asked.count("initialize")) == (True, 1)
+
+
+@pytest.mark.parametrize(("said", "may_have_run"), [((500, None), True), ((401, None), False)], ids=["500", "401"])
+async def test_a_refused_call_over_the_older_transport_fails_at_once(said: Any, may_have_run: bool) -> None:
+    async with (
+        open_stub(lambda method: said) as stub,
+        open_connection(remote("far", stub.url.replace("/mcp", "/sse"))) as far,
+    ):
+        with anyio.fail_after(15), pytest.raises(CallFailed) as failed:
+            await far.call("look", {}, timeout=10)
+    assert failed.value.may_have_run == may_have_run
 
 
 async def test_headers_of_the_settings_are_sent() -> None:

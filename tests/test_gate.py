@@ -1,5 +1,7 @@
 """The gate's stages and the approval: what is refused, what is asked, and what a yes covers."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,21 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downstream.approvals import new_question
-from downstream.door import Arguments, Called, Refused, Waiting
-from downstream.edits import EditRefused, edited_action
+from downstream.door import Called, Refused, Waiting
 from downstream.gate import Gate, case_of
 from downstream.json_shape import is_array, is_object
 from downstream.policy import Verdict
-from downstream.prompt_text import argument_lines, call_question, escaped, quoted
 from downstream.settings import ToolOptions
-from journal.actions import Action, LevelTooLow, NewAction, create_action, supersede
+from journal.actions import LevelTooLow
 from journal.canonical import digest
-from journal.database import Transaction
 from journal.errors import DecisionRefused
-from journal.outlet import Outlet
+from journal.run_journal import Ending
 from journal.runs import Run
 from journal.values import Json, JsonObject
-from journal.world import World
+from journal.world import new_id as random_id
 
 SEND = tool("mail.send", "write", ["to", "body"])
 READ = tool("notes.read", "read", ["path"])
@@ -283,102 +282,6 @@ async def test_a_target_that_holds_a_secret_is_refused_and_not_shown(tmp_path: P
     assert "sk-1" not in question
 
 
-def test_a_question_shows_every_argument_escaped_and_the_targets_first() -> None:
-    question = call_question(SEND, {"body": 'a\n"b"\u202e\u200b\u00e9', "n": 5, "to": "ana"}, ("to",))
-    assert question.split("\n") == [
-        "Call mail.send (write) once, with exactly these arguments?",
-        '"to": "ana"',
-        '"body": "a\\n\\"b\\"\\u202e\\u200b\u00e9"',
-        '"n": 5',
-    ]
-    assert call_question(SEND, {}).endswith("\n(no arguments)")
-    assert call_question(tool("x.a b\u202e", "read"), {}).startswith('Call "x.a b\\u202e" (read)')
-
-
-@pytest.mark.parametrize(
-    ("hidden", "shown"),
-    [
-        ("\x1b[2J", "\\u001b[2J"),
-        ("\x7f", "\\u007f"),
-        ("\U000e0041", "\\udb40\\udc41"),
-        ("a\u00a0b", "a\\u00a0b"),
-        ("\u3164", "\\u3164"),
-        ("\ufe0f", "\\ufe0f"),
-        ("\u2028", "\\u2028"),
-        ("\u4f60\u597d \u00e9", "\u4f60\u597d \u00e9"),
-    ],
-    ids=ascii,
-)
-def test_what_cannot_be_seen_is_shown_escaped(hidden: str, shown: str) -> None:
-    assert escaped(hidden) == shown
-
-
-def test_a_quotation_is_cut_at_120_characters() -> None:
-    assert len(quoted("x" * 500)) == 122
-
-
-async def test_an_edit_waits_as_a_new_action_and_is_sent_as_edited(tmp_path: Path) -> None:
-    there = Server()
-    gate, door = gate_of(SEND, servers=[server("mail")]), there.door(SEND, servers=[server("mail")])
-    async with open_runs(tmp_path, goal="write to bob@example.org") as runs:
-        journal = await runs.drive()
-        waiting = await door(journal, call("mail.send", MAIL))
-        assert isinstance(waiting, Waiting)
-        old, run = await runs.store.action(waiting.action), await runs.store.run(runs.run_id)
-        to_bob: JsonObject = {"to": "bob@example.org", "body": "hi"}
-        new = await edited_action(gate, run, old, to_bob)
-        assert (new.level, new.arguments, new.edit_of, new.reasons[-1]) == (
-            "host", to_bob, old.id, "its arguments were edited",
-        )  # fmt: skip
-        edited = await replaced(runs.store.world, runs, old, new)
-        assert await door(journal, call("mail.send", MAIL)) == Waiting(edited.id, edited.expires_at)
-        await runs.decide(edited.id, "approve", level="host")
-        end = await door(journal, call("mail.send", MAIL))
-    assert isinstance(end, Called)
-    assert there.sent == [("mail.send", to_bob)]
-    assert end.text == (
-        "A person changed the arguments of this call; do not send it again. It was sent with:\n"
-        '"to": "bob@example.org"\n"body": "hi"\n\nfine'
-    )
-
-
-async def replaced(world: World, runs: Any, old: Action, new: NewAction) -> Action:
-    def change(tx: Transaction) -> Action:
-        assert supersede(tx, old)
-        return create_action(tx, old.run, new, world=world, outlet=Outlet())
-
-    made: Action = await runs.store.database.write("edit", change)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"to": 5}, "do not fit mail.send"),
-        ({"to": "eve@evil.org"}, "may not be called so: a rule of the settings says deny"),
-        ({"to": "dan@example.org"}, None),
-    ],
-)
-async def test_an_edit_passes_schema_policy_and_taint_again(
-    tmp_path: Path, arguments: JsonObject, message: str | None
-) -> None:
-    policy = {"rules": [{"deny": "mail.send", "when": {"/to": {"glob": "*@evil.org"}}}, {"allow": "mail.send"}]}
-    ask = {"rules": [{"ask": "mail.send"}]}
-    async with open_runs(tmp_path) as runs:
-        waiting = await Server().door(SEND, policy=ask)(await runs.drive(), call("mail.send", MAIL))
-        assert isinstance(waiting, Waiting)
-        old, run = await runs.store.action(waiting.action), await runs.store.run(runs.run_id)
-        gate = gate_of(SEND, policy=policy)
-        if message is None:
-            assert (await edited_action(gate, run, old, arguments)).level == "person"
-        else:
-            with pytest.raises(EditRefused, match=message):
-                await edited_action(gate, run, old, arguments)
-        await runs.decide(old.id, "deny")
-        with pytest.raises(EditRefused, match="has no arguments to edit"):
-            await edited_action(gate, run, await runs.store.action(old.id), arguments)
-
-
 def hash_of(gate: Gate, run: Run, arguments: JsonObject) -> str:
     case = case_of(gate, run, call("mail.send", arguments), SEND)
     return digest(new_question(gate, case, Verdict("ask", "host", ())).binding)
@@ -419,6 +322,35 @@ async def test_an_idempotency_key_is_filled_in_before_anybody_is_asked(tmp_path:
     assert len(there.sent[0][1]["key"]) == 32
 
 
-def test_arguments_are_listed_once_each_even_if_a_target_is_missing() -> None:
-    assert argument_lines({"a": 1}, ("b", "a")) == ['"a": 1']
-    assert Arguments({}, PLAN).joined == PLAN
+async def test_a_question_that_ended_with_its_run_is_asked_again_when_the_run_is_reopened(tmp_path: Path) -> None:
+    door = Server().door(SEND)
+    async with open_runs(tmp_path) as runs:
+        journal = await runs.drive()
+        first = await door(journal, call("mail.send", MAIL))
+        await journal.finish(Ending("partial", "budget", "", "", {}))
+        await runs.store.reopen(await runs.store.run(runs.run_id), options={})
+        second = await door(await runs.drive(), call("mail.send", MAIL))
+        assert isinstance(second, Waiting)
+        assert second != first
+        assert (await runs.store.action(second.action)).state == "waiting"
+
+
+async def test_an_approval_that_is_voided_at_the_last_moment_sends_nothing_and_asks_again(tmp_path: Path) -> None:
+    there, voided = Server(), list[str]()
+
+    def new_id(prefix: str) -> str:
+        if prefix == "c" and not voided:
+            voided.append(prefix)
+            with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
+                other.execute("UPDATE actions SET state = 'superseded', handled = 1")
+        return random_id(prefix)
+
+    async with open_runs(tmp_path, new_id=new_id) as runs:
+        journal = await runs.drive()
+        first = await there.door(SEND)(journal, call("mail.send", MAIL))
+        assert isinstance(first, Waiting)
+        await runs.decide(first.action, "approve")
+        second = await there.door(SEND)(journal, call("mail.send", MAIL))
+    assert isinstance(second, Waiting)
+    assert second.action != first.action
+    assert (voided, there.sent) == (["c"], [])

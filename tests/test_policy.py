@@ -94,6 +94,7 @@ def test_a_condition_that_cannot_be_told_fits_deny_and_ask_but_no_allow(
         ({"equals": "\u00e9"}, "e\u0301", True),
         ({"equals": None}, None, True),
         ({"equals": [1, 2]}, [1, 2], True),
+        ({"equals": {"a": "\u00e9"}}, {"a": "e\u0301"}, True),
         ({"one_of": ["a", "b"]}, "b", True),
         ({"one_of": ["a", "b"]}, "c", False),
         ({"prefix": "acme/"}, "acme/site", True),

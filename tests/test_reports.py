@@ -16,8 +16,8 @@ OUTPUT = {
 DONE = {"status": "done", "summary": "Found it.", "findings": [{"claim": "It is there.", "evidence": ["c_a"]}]}
 
 
-def expected(**changes: Any) -> Expected:
-    return Expected(**({"citable": CALLS, "had_tools": True} | changes))
+def expected(*, citable: tuple[str, ...] = CALLS, had_tools: bool = True, output: Any = None) -> Expected:
+    return Expected(citable, had_tools, output)
 
 
 def test_a_report_that_cites_a_call_that_gave_something_counts() -> None:

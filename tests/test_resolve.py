@@ -11,7 +11,7 @@ from journal.values import Value
 PLAN = frozenset({"plan"})
 LIST = Value({"items": [{"name": "a", "$step": "x"}, {"name": "b"}]}, frozenset({"private:notes"}))
 TEXT = Value("hello", frozenset({"open:web"}))
-INPUTS = {"list": LIST, "text": TEXT}
+INPUTS = {"list": LIST, "nothing": Value(None, TEXT.label), "text": TEXT}
 
 
 async def artifact(artifact_id: str, path: str | None) -> Value:
@@ -67,11 +67,13 @@ async def test_an_artifact_is_passed_by_reference_also_from_a_worker() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        ({"a": {"$step": "list.items[0].name.x"}}, "list.items[0].name is a text of 1 characters"),
+        ({"a": {"$step": "nothing.x"}}, "nothing.x does not exist: nothing is null"),
         ({"a": {"$step": "list.items[2].name"}}, "list.items[2].name does not exist: list.items is a list of 2"),
         ({"a": {"$step": "list.items[0].size"}}, "list.items[0] is an object with $step, name"),
         ({"a": {"$step": "list.nothing"}}, "list.nothing does not exist: list is an object with items"),
         ({"a": {"$step": "text.size"}}, "text.size does not exist: text is a text of 5 characters"),
-        ({"a": {"$step": "other"}}, "step other gave no value; this step has values of list, text"),
+        ({"a": {"$step": "other"}}, "step other gave no value; this step has values of list, nothing, text"),
         ({"a": {"$step": "list..x"}}, "list..x is not a path"),
         ({"a": {"$step": "No Step"}}, "'No Step' is not a reference"),
         ({"a": {"$step": 3}}, "3 is not a reference"),

@@ -11,6 +11,7 @@ from mcp.types import (
     AudioContent,
     BlobResourceContents,
     CallToolResult,
+    ContentBlock,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
@@ -30,7 +31,7 @@ LABEL = frozenset({"private:box"})
 
 
 def said(*texts: str, data: Any = None, is_error: bool = False) -> CallToolResult:
-    content = [TextContent(type="text", text=text) for text in texts]
+    content: list[ContentBlock] = [TextContent(type="text", text=text) for text in texts]
     return CallToolResult(content=content, structured_content=data, is_error=is_error)
 
 

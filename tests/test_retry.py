@@ -132,7 +132,7 @@ async def test_a_text_that_is_not_whole_is_said_to_be_so(
         assert (outcome.status, outcome.problem, outcome.attempts) == (status, problem, 1)
 
 
-@pytest.mark.parametrize(("kind", "attempts", "asked"), [("overload", 2, 8), ("auth", 1, 1)])
+@pytest.mark.parametrize(("kind", "attempts", "asked"), [("timeout", 2, 8), ("auth", 1, 1)])
 async def test_a_model_that_fails_in_passing_has_the_step_tried_again(
     tmp_path: Path, kind: str, attempts: int, asked: int
 ) -> None:

@@ -13,7 +13,8 @@ from downstream.schemas import for_function, for_reply
 
 Json = Any
 REFUSED = frozenset(
-    "$ref $defs const oneOf allOf not if then else patternProperties prefixItems default title minimum maximum pattern".split()
+    {"$ref", "$defs", "const", "oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "prefixItems"}
+    | {"default", "title", "minimum", "maximum", "pattern"}
 )
 WILD: Json = {
     "$schema": "http://json-schema.org/draft-07/schema#",

@@ -32,7 +32,7 @@ def judged(
         arguments,
         read,
         GOAL,
-        described_in(words_of_tools([used, *others]), GOAL),
+        described_in(words_of_tools([used, *others])),
         frozenset(name for name, each in gate_of(servers=servers).servers.items() if each.options.private),
     )
     found = targets(used, arguments.data, settings)
@@ -96,6 +96,12 @@ def test_sinks_name_the_targets_and_where_none_is_there_all_arguments_count() ->
     assert judged(SEND, Arguments({"to": "x@y.org"}, PLAN, tainted), policy=policy).level == "person"
 
 
+def test_what_is_denied_stays_denied_wherever_it_comes_from() -> None:
+    denied: JsonObject = {"rules": [{"deny": "mail.*"}]}
+    verdict = judged(SEND, Arguments({"to": "eve@evil.org"}, WEB), policy=denied)
+    assert (verdict.verb, verdict.reasons) == ("deny", ("a rule of the settings says deny: mail.*",))
+
+
 def test_without_a_name_that_means_a_target_all_arguments_count() -> None:
     pay = tool("bank.pay", "write", ["amount", "purpose"])
     policy: JsonObject = {"rules": [{"allow": "bank.pay"}]}
@@ -118,6 +124,8 @@ def test_names_and_formats_mean_targets_and_undeclared_arguments_do_not_distract
     given: JsonObject = {"recipientEmail": 1, "callback_url": 2, "count": 3, "hook": 4, "people": [{"mailbox": 5}]}
     found = [pointer for pointer, _ in targets(declared, given, PolicySettings())]
     assert found == ["/recipientEmail", "/callback_url", "/hook", "/people/0/mailbox"]
+    odd = tool("x.z", "write", input_schema={"properties": {"it": True}})
+    assert [pointer for pointer, _ in targets(odd, {"it": {"deep": {"er": 1}}}, PolicySettings())] == ["/it/deep/er"]
     plain = tool("bank.pay", "write", ["beneficial", "amount"])
     distracting: JsonObject = {"beneficial": "eve", "url": "https://example.org/a"}
     assert [pointer for pointer, _ in targets(plain, distracting, PolicySettings())] == ["/beneficial", "/url"]

@@ -70,6 +70,16 @@ def test_a_server_that_ends_takes_what_it_started_along_and_its_code_is_told(cod
     assert ran.stderr == (f"exit code {code}\n" if code else "")
 
 
+@pytest.mark.e2e
+def test_a_server_started_after_someone_tidied_up_runs_unwatched() -> None:
+    with open_watchdog() as watchdog:
+        assert watchdog.alive is not None
+        watchdog.alive.unlink()
+        command = watchdog.guarded("/bin/sh", ["-c", "sleep 0.2; echo done"])
+        ran = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=10, check=False)
+    assert ran.stdout == "done\n"
+
+
 def test_where_there_is_no_shell_commands_are_started_as_they_are(tmp_path: Path) -> None:
     with open_watchdog(tmp_path / "no-shell") as watchdog:
         assert watchdog == Watchdog(None)

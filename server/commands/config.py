@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..exit_codes import ExitCode, UsageProblem
+from server.exit_codes import ExitCode, UsageProblem
+
 from .opening import load
 from .options import AsJson, Config
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from server.settings import Settings
 
 
 def schema() -> None:
     """Print the JSON Schema of a settings file."""
-    from ..settings import settings_schema
+    from server.settings import settings_schema
 
     typer.echo(json.dumps(settings_schema(), indent=2, ensure_ascii=False))
 
 
 def path(config: Config = None) -> None:
     """Print which settings file is used."""
-    from ..found_settings import user_settings_path
-    from ..settings import find_settings
+    from server.found_settings import user_settings_path
+    from server.settings import find_settings
 
     found = find_settings(config, environ=os.environ, cwd=Path.cwd())
     if found.path is None:
@@ -47,11 +48,11 @@ def trust(
         Path, typer.Argument(metavar="PATH", help="A project's settings file.", show_default=False)
     ] = Path("steprelay.yaml"),
 ) -> None:
-    """Trust a project's settings file as it is now, after showing what it would run."""
+    """Trust a project's settings, having shown what they run."""
     import anyio
 
-    from ..settings import is_trusted, trust_file, what_it_runs
-    from ..terminal import confirm, nobody_here
+    from server.settings import is_trusted, trust_file, what_it_runs
+    from server.terminal import confirm, nobody_here
 
     if not settings_file.is_file():
         raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
+from server.exit_codes import ExitCode, UsageProblem
 
-from ..exit_codes import ExitCode, UsageProblem
 from .opening import load, run_async, typed
 from .options import ActionId, AsJson, Config
 
 if TYPE_CHECKING:
     from journal.actions import Action, Decision
     from journal.store import Store
-
-    from ..settings import Settings
+    from journal.values import JsonObject
+    from server.settings import Settings
 
 
 def approvals(config: Config = None, as_json: AsJson = False) -> None:
@@ -26,12 +26,12 @@ def approvals(config: Config = None, as_json: AsJson = False) -> None:
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..opened_store import open_settings_store
+        from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
             waiting = await store.waiting_actions()
             if as_json:
-                typer.echo(json.dumps({"actions": await _as_json(store, waiting)}, ensure_ascii=False))
+                typer.echo(json.dumps({"actions": await _as_json(store, waiting, config)}, ensure_ascii=False))
             else:
                 _list(waiting, config, store.world.now())
         return ExitCode.OK
@@ -46,19 +46,24 @@ def approve(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Decide an action, at a terminal: it shows exactly what will happen, then asks.
+    """Decide an action, as a person at a terminal.
 
-    A decision of this command is a person's, so it refuses where there is none.
+    Shows exactly what will happen, then asks. A decision of this command is a person's, so it refuses where nobody is.
     """
-    from ..terminal import nobody_here
+    from server.terminal import nobody_here
 
     if (why := nobody_here(os.environ)) is not None:
-        raise UsageProblem(f"approve needs a person at a terminal, and {why}; saying no works everywhere: deny {action_id}")
+        raise UsageProblem(
+            f"approve needs a person at a terminal, and {why}; saying no works everywhere: deny {action_id}"
+        )
     _decide(_Word(action_id, choice, config, asks=True))
 
 
 def deny(action_id: ActionId, config: Config = None) -> None:
-    """Say no to an action: nothing happens by it, and its run goes on without."""
+    """Say no to an action.
+
+    Nothing happens by it, and its run goes on without.
+    """
     _decide(_Word(action_id, None, config, asks=False))
 
 
@@ -76,7 +81,7 @@ def _decide(word: _Word) -> None:
     settings = load(word.config)
 
     async def work() -> ExitCode:
-        from ..opened_store import open_settings_store
+        from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
             action = await store.action(word.action_id)
@@ -95,8 +100,7 @@ def _decide(word: _Word) -> None:
 
 async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
     from journal.actions import Decision
-
-    from ..terminal import ask_decision, no_of, nobody_here
+    from server.terminal import ask_decision, no_of, nobody_here
 
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
@@ -118,8 +122,8 @@ async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool
 
     Binds the run to the present settings: before the decision, since that drops decisions made until then.
     """
-    from ..terminal import confirm, nobody_here
-    from ..view import needed_settings
+    from server.terminal import confirm, nobody_here
+    from server.view import needed_settings
 
     run = await store.run(run_id)
     if run.ended or await needed_settings(store, run) is None or nobody_here(os.environ) is not None:
@@ -135,7 +139,7 @@ async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool
 
 
 async def _say_who_goes_on(store: "Store", run_id: str, config: Path | None) -> None:
-    from ..view import needed_settings
+    from server.view import needed_settings
 
     run = await store.run(run_id)
     if run.ended:
@@ -148,26 +152,27 @@ async def _say_who_goes_on(store: "Store", run_id: str, config: Path | None) -> 
 
 
 async def _drive(settings: "Settings", run_id: str, config: Path | None) -> ExitCode:
-    from ..assembly import open_product
+    from server.assembly import open_product
+
     from .driving import Manner, drive_here
 
     async with open_product(settings, world=World()) as product:
         return await drive_here(product, run_id, Manner(config=config))
 
 
-async def _as_json(store: "Store", waiting: "list[Action]") -> "list[dict[str, object]]":
-    from ..installed import installed_command
-    from ..view import run_view
+async def _as_json(store: "Store", waiting: "list[Action]", config: Path | None) -> "list[JsonObject]":
+    from server.installed import installed_command
+    from server.view import run_view
 
-    shown: list[dict[str, object]] = []
+    shown: list[JsonObject] = []
     for run_id in dict.fromkeys(action.run for action in waiting):
-        view = await run_view(store, run_id, command=installed_command())
+        view = await run_view(store, run_id, command=installed_command(), config=config)
         shown += [{"run_id": run_id, **action.model_dump(mode="json")} for action in view.actions]
     return shown
 
 
 def _list(waiting: "list[Action]", config: Path | None, now: float) -> None:
-    from ..terminal import question_lines
+    from server.terminal import question_lines
 
     for action in waiting:
         for line in question_lines(action, now=now):

@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING
 import typer
 
 from journal.world import World, new_id
+from server.exit_codes import ExitCode
 
-from ..exit_codes import ExitCode
-from .opening import OWN_PROCESS, load, run_async, typed
+from .opening import OWN_PROCESS, load, run_async, short_path, typed
 from .options import Approve
 
 if TYPE_CHECKING:
-    from ..demo import Demo
+    from server.demo import Demo
+
     from .driving import Manner
 
 
 def demo(approve: Approve = "ask") -> None:
-    """Show a whole run without a model and without keys: plan, parallel steps, a revision, an approval, an answer."""
-    from journal.settings import state_folder
+    """Show a whole run, without a model and without keys.
 
-    from ..demo import prepare_demo
+    A plan, parallel steps, a revision, an approval and an answer, over the bundled tool servers.
+    """
+    from journal.settings import state_folder
+    from server.demo import prepare_demo
+
     from .driving import Manner
 
     shown = prepare_demo(state_folder() / "demo", OWN_PROCESS)
@@ -30,9 +34,10 @@ def demo(approve: Approve = "ask") -> None:
 
 
 async def _show(demo: "Demo", manner: "Manner") -> ExitCode:
-    from ..assembly import open_product
-    from ..demo import GOAL
-    from ..product import Request
+    from server.assembly import open_product
+    from server.demo import GOAL
+    from server.product import Request
+
     from .driving import drive_here
 
     settings = load(demo.settings)
@@ -57,15 +62,15 @@ def _mails(outbox: Path) -> set[Path]:
 
 
 def _tell_what_is_left(demo: "Demo", run_id: str, mails: list[Path]) -> None:
-    from ..found_settings import user_settings_path
+    from server.found_settings import user_settings_path
 
     typer.echo()
     for mail in mails:
         said = json.loads(mail.read_text(encoding="utf-8"))
-        typer.echo(f"The mail to {said['to']} lies in {mail}")
+        typer.echo(f"The mail to {said['to']} lies in {short_path(mail)}")
     if not mails:
         typer.echo("No mail was sent.")
-    typer.echo(f"The script that the model followed: {demo.script}")
+    typer.echo(f"The script that the model followed: {short_path(demo.script)}")
     typer.echo(f"The run, step by step: {typed(f'runs show {run_id}', demo.settings)}")
-    own = user_settings_path()
+    own = short_path(user_settings_path())
     typer.echo(f'With your own servers: write them into {own} (as `mcpServers`), then {typed("run", None)} "your goal"')

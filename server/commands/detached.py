@@ -5,16 +5,13 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from journal.actions import Action, NewAction
-from journal.errors import DecisionRefused
-from journal.values import JsonObject
 from journal.world import World
 
 from .opening import OWN_PROCESS
 
 if TYPE_CHECKING:
-    from ..product import Request
-    from ..settings import Settings
+    from server.product import Request
+    from server.settings import Settings
 
 _NOBODY = "nobody"
 """The driver of a run that its creator does not drive: no lease has this id, so whoever is alive adopts it at once."""
@@ -22,23 +19,14 @@ _NOBODY = "nobody"
 
 async def hand_over(settings: "Settings", request: "Request") -> str:
     """Create the run and see to it that some process drives it; returns its id. Raises NoModelFound."""
-    from ..installed import installed_command
-    from ..opened_store import open_settings_store
-    from ..product import Product
-    from ..view import needed_settings
+    from server.opened_store import open_settings_store
+    from server.product import new_run
+    from server.view import needed_settings
 
     await _check_model(settings)
     async with open_settings_store(settings, world=World()) as store:
-        product = Product(
-            settings=settings,
-            store=store,
-            engine=_Elsewhere(),
-            driver=_NOBODY,
-            command=installed_command(),
-            warm_up=_nothing,
-            edited=_no_edits,
-        )
-        run_id = await product.start(request)
+        new = new_run(settings, request, owner=store.owner)
+        run_id, _ = await store.create_or_attach(new, driver=_NOBODY)
         is_driven = await needed_settings(store, await store.run(run_id)) is None
     if not is_driven:
         _start_driver(run_id, settings.path)
@@ -49,30 +37,15 @@ async def _check_model(settings: "Settings") -> None:
     """Here, where somebody reads it, rather than in the log of a process in the background."""
     import anyio.to_thread
 
-    from ..model_choice import choose_model
+    from server.model_choice import choose_model
 
     if settings.model.model is None:
         await anyio.to_thread.run_sync(lambda: choose_model(settings.model, os.environ, budget=settings.budget))
 
 
-class _Elsewhere:
-    """The engine of a process that drives nothing."""
-
-    async def wake(self, run_id: str) -> None:
-        """Living processes look at the store by themselves."""
-
-
-def _nothing() -> None:
-    return
-
-
-async def _no_edits(action: Action, arguments: JsonObject) -> NewAction:
-    raise DecisionRefused(f"action {action.id} cannot be edited here")
-
-
 def _start_driver(run_id: str, config: Path | None) -> None:
     """A process in a session of its own, so that closing the terminal does not end it; what it says is logged."""
-    from ..log_file import log_path
+    from server.log_file import log_path
 
     command = [*OWN_PROCESS, "runs", "drive", run_id, *(("--config", str(config)) if config else ())]
     with log_path().open("ab") as log:

@@ -12,18 +12,18 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused
+from server.event_lines import show_events
+from server.exit_codes import ExitCode, code_of_run
+from server.follow import Decide, Show, follow, look
+from server.plain_lines import show_lines
+from server.terminal import ask_decision, no_of, nobody_here, question_lines
 
-from ..event_lines import show_events
-from ..exit_codes import ExitCode, code_of_run
-from ..follow import Decide, Show, Snapshot, follow, look
-from ..plain_lines import show_lines
-from ..terminal import ask_decision, no_of, nobody_here, question_lines
 from .ending import tell_end
 from .opening import typed
 from .options import ApproveMode
 
 if TYPE_CHECKING:
-    from ..product import Product
+    from server.product import Product
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Manner:
 class Display(Protocol):
     """Shows a run, and makes room for a question."""
 
-    def show(self, now: Snapshot) -> None: ...
+    @property
+    def show(self) -> Show: ...
     def aside(self) -> AbstractContextManager[None]: ...
 
 
@@ -56,7 +57,7 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
     Interrupted, it says how to go on.
     """
     try:
-        with open_display(manner) as display:
+        with open_display(manner, asks=manner.asks) as display:
             await follow(product.store, run_id, show=display.show, decide=_decider(product, manner, display))
     except anyio.get_cancelled_exc_class():
         typer.echo(f"\nInterrupted. The run is kept; go on with: {manner.typed(f'runs resume {run_id}')}", err=True)
@@ -80,8 +81,8 @@ class _Lines:
 
 
 @contextmanager
-def open_display(manner: Manner) -> Generator[Display]:
-    """Events for programs, a live tree on a terminal, plain lines elsewhere."""
+def open_display(manner: Manner, *, asks: bool = False) -> Generator[Display]:
+    """Events for programs, a live tree on a terminal, plain lines elsewhere; `asks` where actions are decided here."""
     if manner.as_json:
         yield _Lines(show_events)
         return
@@ -91,9 +92,9 @@ def open_display(manner: Manner) -> Generator[Display]:
     if not console.is_terminal or console.is_dumb_terminal:
         yield _Lines(show_lines)
         return
-    from ..live_tree import open_live_tree
+    from server.live_tree import open_live_tree
 
-    with open_live_tree(console, how=manner.typed) as tree:
+    with open_live_tree(console, how=None if asks else manner.typed) as tree:
         yield tree
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import typer
 
 from downstream.prompt_text import escaped
-
-from ..follow import Snapshot
-from ..words import cost, counted, tokens
+from server.follow import Snapshot
+from server.words import cost, counted, tokens
 
 
 def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
@@ -21,7 +20,7 @@ def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
         for warning in run.warnings:
             typer.echo(f"! {escaped(warning)}")
     typer.secho(_verdict(now), bold=True)
-    if run.message:
+    if run.message and run.message != run.answer:
         typer.echo(escaped(run.message))
     for action in now.actions:
         typer.echo(f"{action.tool or action.kind} waits for a decision of level {action.level}:")
@@ -45,9 +44,10 @@ def _tell_answer(answer: str) -> None:
 def _verdict(now: Snapshot) -> str:
     run, usage = now.run, now.usage
     state = run.status.replace("_", " ") + (f" ({run.stop_reason})" if run.stop_reason not in (None, "done") else "")
-    done = sum(step.status == "succeeded" for step in now.steps)
+    steps = [step for step in now.steps if not step.dropped]
+    done = sum(step.status == "succeeded" for step in steps)
     parts = [
-        f"{done} of {counted(len(now.steps), 'step')}",
+        f"{done} of {counted(len(steps), 'step')}",
         counted(usage.model_calls, "model call"),
         counted(usage.tool_calls, "tool call"),
         tokens(usage),

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from ..exit_codes import ExitCode
+from journal.errors import SteprelayError
+from server.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from server.settings import Settings
 
 OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()")
 """Starts this steprelay again; `-P`, so that no folder of the place it is started in is taken for ours."""
@@ -23,9 +24,8 @@ OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()"
 def load(config: Path | None) -> "Settings":
     """The settings for this command, logging begun. Raises SettingsError."""
     from journal.outlet import Outlet
-
-    from ..log_file import start_logging
-    from ..settings import find_settings, load_settings
+    from server.log_file import start_logging
+    from server.settings import find_settings, load_settings
 
     settings = load_settings(find_settings(config, environ=os.environ, cwd=Path.cwd()), environ=os.environ)
     start_logging(Outlet(settings.secrets))
@@ -37,15 +37,35 @@ def run_async(work: Callable[[], Awaitable[ExitCode]]) -> NoReturn:
     import anyio
 
     signal.signal(signal.SIGTERM, _interrupt)
-    raise typer.Exit(anyio.run(work))
+    try:
+        code = anyio.run(work)
+    except BaseExceptionGroup as group:
+        named, rest = group.split(SteprelayError)
+        if named is None or rest is not None:
+            raise
+        raise _first(named) from group
+    raise typer.Exit(code)
 
 
 def typed(words: str, config: Path | None) -> str:
     """A command of ours as a person has to type it for these settings."""
-    from ..installed import installed_command
+    from server.installed import installed_command
 
-    used = f" --config {shlex.quote(str(config))}" if config else ""
-    return f"{installed_command()} {words}{used}"
+    return f"{installed_command()} {words}" + (f" --config {short_path(config)}" if config else "")
+
+
+def short_path(path: Path) -> str:
+    """A path for a shell, from the home folder where it lies there."""
+    home = Path.home()
+    if path.is_relative_to(home) and path != home:
+        return f"~/{shlex.quote(str(path.relative_to(home)))}"
+    return shlex.quote(str(path))
+
+
+def _first(group: BaseExceptionGroup[SteprelayError]) -> SteprelayError:
+    """What a task group wrapped."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -1,13 +1,13 @@
 """`steprelay plan`: plans a goal and prints the plan, for a person to read, change and give to `run --plan`."""
 
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from journal.world import World
+from server.exit_codes import ExitCode, UsageProblem
 
-from ..exit_codes import ExitCode, UsageProblem
 from .opening import load, run_async
 from .options import Config, Output
 from .run import Context, Goal, new_request
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 def plan(goal: Goal, config: Config = None, context: Context = None, output: Output = None) -> None:
-    """Plan a goal and print the plan as YAML; nothing of it is run.
+    """Plan a goal and print the plan as YAML.
 
-    `steprelay run GOAL --plan FILE` follows it, also after you changed it.
+    Nothing of it is run. `steprelay run GOAL --plan FILE` follows it, also after you changed it.
     """
     request, settings = new_request(goal, context), load(config)
 
     async def work() -> ExitCode:
-        from ..assembly import make_plan, open_product
+        from server.assembly import open_product
+        from server.plan_only import make_plan
 
         async with open_product(settings, world=World()) as product:
             text = as_yaml(await make_plan(product, request.goal, request.context))
@@ -43,11 +44,15 @@ def plan(goal: Goal, config: Config = None, context: Context = None, output: Out
 def as_yaml(data: "JsonObject") -> str:
     """The data as YAML 1.2, keys in their order, texts of several lines as blocks."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.scalarstring import walk_tree
 
-    yaml = YAML()
+    yaml: Any = YAML(typ="rt")
     yaml.width = 100
+    yaml.representer.add_representer(str, _represented)
     text = StringIO()
-    walk_tree(data)
     yaml.dump(data, text)
     return text.getvalue()
+
+
+def _represented(representer: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None
+    return representer.represent_scalar("tag:yaml.org,2002:str", text, style=style)

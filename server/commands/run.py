@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World, new_id
+from server.exit_codes import ExitCode, UsageProblem
 
-from ..exit_codes import ExitCode, UsageProblem
 from .opening import load, run_async
 from .options import Approve, Config
 
 if TYPE_CHECKING:
     from journal.values import JsonObject
+    from server.product import Product, Request
+    from server.settings import Settings
 
-    from ..product import Product, Request
-    from ..settings import Settings
     from .driving import Manner
 
-Goal = Annotated[str, typer.Argument(metavar="GOAL", help="What is to be achieved, in plain words.", show_default=False)]
+Goal = Annotated[
+    str, typer.Argument(metavar="GOAL", help="What is to be achieved, in plain words.", show_default=False)
+]
 Context = Annotated[
     Path | None,
     typer.Option("--context", metavar="FILE", help="A file with what the planner should know; - reads stdin."),
@@ -64,7 +66,8 @@ def run(  # noqa: PLR0913
 
 
 async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> ExitCode:
-    from ..assembly import open_product
+    from server.assembly import open_product
+
     from .driving import drive_here
 
     async with open_product(settings, world=World()) as product:
@@ -73,7 +76,8 @@ async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> 
 
 
 async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
-    from ..assembly import open_product
+    from server.assembly import open_product
+
     from .detached import hand_over
 
     if request.plan is not None:
@@ -85,16 +89,14 @@ async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
 
 async def _check(product: "Product", request: "Request") -> None:
     """Raises PlanError with everything that is wrong with the plan that came with the request."""
-    from ..assembly import check_plan
-
     if request.plan is not None:
-        await check_plan(product, request.plan)
+        await product.check(request.plan)
 
 
 def new_request(goal: str, context: Path | None) -> "Request":
     """What was typed, checked. Raises UsageProblem."""
-    from ..depth import depth_of
-    from ..product import Request
+    from server.depth import depth_of
+    from server.product import Request
 
     if not goal.strip():
         raise UsageProblem("the goal is empty; say what is to be achieved")
@@ -109,7 +111,7 @@ def new_request(goal: str, context: Path | None) -> "Request":
 
 def read_plan(path: Path) -> "JsonObject":
     """The plan in a file. Raises UsageProblem where it holds none; whether it fits is seen once servers are known."""
-    from ..settings_file import SettingsError, read_document
+    from server.settings_file import SettingsError, read_document
 
     try:
         data: JsonObject = read_document(path).data

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.world import World
+from server.exit_codes import ExitCode, UsageProblem, code_of_run
 
-from ..exit_codes import ExitCode, UsageProblem, code_of_run
 from .opening import load, run_async, typed
 from .options import AsJson, Config, Output, RunId
 
 if TYPE_CHECKING:
     from journal.store import Store
-
-    from ..run_view import RunLine
-    from ..standing import Standing
+    from server.run_view import RunLine
 
 _PATIENCE = 6.0
 """Seconds in which a process that was just started for a run must show itself."""
@@ -35,9 +33,8 @@ def list_(
 
     async def work() -> ExitCode:
         from journal.runs import RUN_STATUSES
-
-        from ..opened_store import open_settings_store
-        from ..view import run_line
+        from server.opened_store import open_settings_store
+        from server.view import run_line
 
         if status is not None and status not in RUN_STATUSES:
             raise UsageProblem(f"--status {status!r} is none; there are: {', '.join(RUN_STATUSES)}")
@@ -53,17 +50,20 @@ def list_(
 
 
 def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
-    """Show a run: its status, who drives it, what it stands on and since when, its steps and its cost."""
+    """Show where a run stands, its steps and its cost.
+
+    Also who drives it, and what it waits for or works on since when.
+    """
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..opened_store import open_settings_store
-        from ..installed import installed_command
-        from ..standing import standing_lines, standing_of
-        from ..view import run_view
+        from server.installed import installed_command
+        from server.opened_store import open_settings_store
+        from server.standing import standing_lines, standing_of
+        from server.view import run_view
 
         async with open_settings_store(settings, world=World()) as store:
-            view = await run_view(store, run_id, command=installed_command(), detail=True)
+            view = await run_view(store, run_id, command=installed_command(), config=config, detail=True)
             standing = await standing_of(store, run_id)
             if as_json:
                 whole = view.model_dump(mode="json") | dataclasses.asdict(standing)
@@ -81,11 +81,14 @@ def watch(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
 ) -> None:
-    """Watch a run until it has ended or waits for a person; its exit code is the run's."""
+    """Watch a run until it ends or waits for a person.
+
+    The exit code is the run's, as of `steprelay run`.
+    """
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..opened_store import open_settings_store
+        from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
             return await _watch(store, run_id, config=config, as_json=as_json)
@@ -94,11 +97,11 @@ def watch(
 
 
 def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
-    """Write all that is known of a run as JSON: run, steps, events, actions."""
+    """Write all that is known of a run as JSON."""
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..opened_store import open_settings_store
+        from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
             text = json.dumps(await _exported(store, run_id), ensure_ascii=False, indent=2) + "\n"
@@ -114,7 +117,8 @@ def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
 async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: bool) -> ExitCode:
     import anyio
 
-    from ..follow import follow, look
+    from server.follow import follow, look
+
     from .driving import Manner, open_display
     from .ending import tell_end
 
@@ -127,8 +131,10 @@ async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: b
             await follow(store, run_id, show=display.show)
         group.cancel_scope.cancel()
     if stuck:
-        raise UsageProblem(f"run {run_id} has not ended, and no process with its settings is alive: it needs {stuck[0]}. "
-                           f"Go on with: {manner.typed(f'runs resume {run_id}')}")  # fmt: skip
+        way = manner.typed(f"runs resume {run_id}")
+        raise UsageProblem(
+            f"run {run_id} stands still: no living process has its settings, {stuck[0]}; go on with: {way}"
+        )
     end = await look(store, run_id)
     if not as_json:
         tell_end(end, how=manner.typed)
@@ -138,7 +144,7 @@ async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: b
 async def _end_where_nobody_drives(store: "Store", run_id: str, stuck: list[str], scope: Any) -> None:
     import anyio
 
-    from ..view import needed_settings
+    from server.view import needed_settings
 
     while True:
         await anyio.sleep(_PATIENCE)

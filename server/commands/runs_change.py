@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
+from server.exit_codes import ExitCode, UsageProblem
 
-from ..exit_codes import ExitCode, UsageProblem
 from .opening import load, run_async
 from .options import Approve, Config, RunId
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from journal.runs import Run
     from journal.store import Store
     from journal.values import Json, JsonObject
-
-    from ..settings import Settings
+    from server.settings import Settings
 
 _CANCEL_SECONDS = 5.0
 """A living process has so long to end a cancelled run; then it is ended here."""
@@ -33,15 +32,16 @@ def resume(
     approve: Approve = "ask",
     as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
 ) -> None:
-    """Go on with a run, also with one that has ended; what was done is kept.
+    """Go on with a run, also with one that has ended.
 
-    It is bound to the present settings, and approvals given under others are dropped.
+    What was done is kept. The run is bound to the present settings, and approvals given under others are dropped.
     """
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..assembly import open_product
-        from ..opened_store import open_settings_store
+        from server.assembly import open_product
+        from server.opened_store import open_settings_store
+
         from .driving import Manner, drive_here
 
         async with open_settings_store(settings, world=World()) as store:
@@ -57,13 +57,16 @@ def cancel(
     config: Config = None,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the run's record.")] = "cancelled in a terminal",
 ) -> None:
-    """End a run; what was done so far is kept, and its answer says what was not."""
+    """End a run.
+
+    What was done so far is kept, and its answer says what was not.
+    """
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..assembly import open_product
-        from ..opened_store import open_settings_store
-        from ..follow import follow
+        from server.assembly import open_product
+        from server.follow import follow
+        from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
             if not await store.request_cancel(await store.run(run_id), reason):
@@ -83,9 +86,9 @@ def drive(run_id: RunId, config: Config = None) -> None:
     settings = load(config)
 
     async def work() -> ExitCode:
-        from ..assembly import open_product
-        from ..exit_codes import code_of_run
-        from ..follow import follow
+        from server.assembly import open_product
+        from server.exit_codes import code_of_run
+        from server.follow import follow
 
         async with open_product(settings, world=World()) as product:
             return code_of_run(await follow(product.store, run_id, show=lambda now: None))
@@ -149,14 +152,13 @@ async def _ends_elsewhere(store: "Store", run_id: str) -> bool:
     import anyio
 
     from journal.lease import LeaseWatch
+    from server.follow import follow
 
     if not await LeaseWatch(store).living():
         return False
     with anyio.move_on_after(_CANCEL_SECONDS):
-        while not (await store.run(run_id)).ended:
-            await anyio.sleep(0.1)
-        return True
-    return False
+        await follow(store, run_id, show=lambda now: None)
+    return (await store.run(run_id)).ended
 
 
 def _say_cancelled(run_id: str) -> ExitCode:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
+from server.exit_codes import UsageProblem
 
-from ..exit_codes import UsageProblem
 from .options import Config
 
 if TYPE_CHECKING:
-    from ..settings import Found
+    from server.settings import Found
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:\s]+):(?P<port>\d{1,5})")
 
@@ -24,17 +24,20 @@ def serve(
         str | None, typer.Option("--http", metavar="HOST:PORT", help="Serve HTTP at /mcp instead of stdio.")
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="With --http on loopback: let anybody on this machine in, without a token.")
+        bool,
+        typer.Option("--no-auth", help="With --http on loopback: let anybody on this machine in, without a token."),
     ] = False,
 ) -> None:
-    """Serve MCP hosts: over stdin and stdout, or over HTTP with a bearer token."""
+    """Serve MCP hosts over stdio, or over HTTP.
+
+    HTTP wants a bearer token, which lies in a file that only you can read.
+    """
     import anyio
 
     from journal.outlet import Outlet
-
-    from ..log_file import start_logging
-    from ..serving import Address, NotServed, check_address, local_token, serve_http, serve_stdio
-    from ..settings import find_settings
+    from server.log_file import start_logging
+    from server.serving import Address, NotServed, check_address, local_token, serve_http, serve_stdio
+    from server.settings import find_settings
 
     if no_auth and http is None:
         raise UsageProblem("--no-auth goes with --http; over stdio there is nobody to show a token")

@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from ..exit_codes import UsageProblem
+from server.exit_codes import UsageProblem
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 
 
 def notes(folder: Folder) -> None:
     """Search and read the text files below DIR (stdio)."""
-    from ..tool_servers import FolderError, build_notes_server
+    from server.tool_servers import FolderError, build_notes_server
 
     try:
         server = build_notes_server(folder)
@@ -22,15 +22,15 @@ def notes(folder: Folder) -> None:
 
 
 def code() -> None:
-    """Run Python snippets in a sandbox without files, network or environment (stdio)."""
-    from ..tool_servers import build_code_server
+    """Run Python snippets in a sandbox (stdio)."""
+    from server.tool_servers import build_code_server
 
     build_code_server().run()
 
 
 def outbox(folder: Folder) -> None:
     """Keep drafts and sent messages as files in DIR (stdio)."""
-    from ..tool_servers import FolderError, build_outbox_server
+    from server.tool_servers import FolderError, build_outbox_server
 
     try:
         server = build_outbox_server(folder)

@@ -1,7 +1,7 @@
-"""What the tests of executors share: a run on a real store, a model and a tool server that are functions of the test."""
+"""What tests of executors share: a run on a real store, and models and tools that are functions of the test."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from downstream.door import Called, Refused, ToolCall, ToolEnd, Waiting
 from downstream.model_door import ModelDoor
-from downstream.model_port import FREE, FunctionUse, Message, ModelReply, ModelRequest, Models, Rate
+from downstream.model_port import FREE, Complete, FunctionUse, Message, ModelReply, ModelRequest, Models, Rate
 from downstream.settings import ModelSettings
 from downstream.tools import Tool, ToolClass
 from executors.contract import Assignment, Execute, Outcome
@@ -28,7 +28,7 @@ from journal.world import World
 LIMITS = Limits(model_calls=80, tool_calls=120, tokens=600_000, usd=2.0, usd_day=10.0, seconds=1800.0)
 
 Say = Callable[[ModelRequest], ModelReply]
-Act = Callable[[ToolCall], ToolEnd]
+Act = Callable[[ToolCall], ToolEnd | Awaitable[ToolEnd]]
 
 
 class FakeCatalogue:
@@ -49,6 +49,8 @@ class Bench:
     tools: Sequence[Tool]
     workers: Sequence[WorkerSettings]
     retries: int = 1
+    model: str | None = "test/model"
+    complete: Complete | None = None
     limits: Limits = LIMITS
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     sent: list[ToolCall] = field(default_factory=list[ToolCall])
@@ -77,7 +79,7 @@ class Bench:
     def execute(self) -> Execute:
         door = ModelDoor(
             Models(self._complete, _free, _nothing),
-            ModelSettings(model="test/model"),
+            ModelSettings(model=self.model),
             self.store.remembered,
             sleep=_at_once,
         )
@@ -95,7 +97,7 @@ class Bench:
 
     async def _complete(self, model: str, request: ModelRequest) -> ModelReply:
         self.requests.append(request)
-        return self.say(request)
+        return self.say(request) if self.complete is None else await self.complete(model, request)
 
     async def _call_tool(self, journal: RunJournal, call: ToolCall) -> ToolEnd:
         meaning = Meaning("tool", {"tool": call.tool, "arguments": call.arguments.data})
@@ -103,7 +105,8 @@ class Bench:
             kind = Called.from_json if "call" in found.value else _refused
             return kind(found.value)
         self.sent.append(call)
-        end = self.act(call)
+        made = self.act(call)
+        end = await made if isinstance(made, Awaitable) else made
         if isinstance(end, Called):
             await journal.record(call.key, meaning, end.to_json())
         elif isinstance(end, Refused):
@@ -119,7 +122,7 @@ async def open_bench(
     act: Act | None = None,
     tools: Sequence[Tool] | None = None,
     workers: Sequence[WorkerSettings] | None = None,
-) -> AsyncIterator[Bench]:
+) -> AsyncGenerator[Bench]:
     """A bench with a run of its own; without `say` and `act` the model and the tools fail the test when asked."""
     numbers = count(1)
     world = World(new_id=lambda prefix: f"{prefix}_{next(numbers)}")

@@ -108,10 +108,14 @@ class Runs:
 
 @asynccontextmanager
 async def open_runs(
-    folder: Path, *, goal: str = "do it", secrets: Sequence[tuple[str, str]] = ()
+    folder: Path,
+    *,
+    goal: str = "do it",
+    secrets: Sequence[tuple[str, str]] = (),
+    new_id: Callable[[str], str] | None = None,
 ) -> AsyncGenerator[Runs]:
     clock, ids = Clock(), count(1)
-    world = World(now=clock, monotonic=clock, new_id=lambda prefix: f"{prefix}_{next(ids)}")
+    world = World(now=clock, monotonic=clock, new_id=new_id or (lambda prefix: f"{prefix}_{next(ids)}"))
     async with open_store(folder / "store.db", world, Outlet(secrets), owner="me") as store:
         new = NewRun("me", "settings", "/settings.yaml", goal, "host", "", {})
         run_id, _ = await store.create_or_attach(new, driver="me")

@@ -14,10 +14,10 @@ from anyio.abc import SocketStream
 from mcp.types import CallToolResult
 from toys import HttpToy
 
-from downstream.settings import ServerOptions, ServerSettings
+from downstream.settings import ServerOptions, ServerSettings, Transport
 
-_FOLDER = Path(__file__).parent / "toy_servers"
-ODD = _FOLDER / "odd_server.py"
+_SUPPORT = Path(__file__).parent
+ODD = _SUPPORT / "toy_servers" / "odd_server.py"
 CUT = "cut"
 """As a body: an answer that ends after its first character."""
 Answer = Callable[[str], tuple[int, Any] | None]
@@ -38,7 +38,7 @@ def stdio(name: str, command: list[str], *, env: dict[str, str] | None = None, *
 
 def remote(name: str, url: str, **options: Any) -> ServerSettings:
     """A server over streamable HTTP, or over HTTP+SSE where its address ends so."""
-    transport = "sse" if url.endswith("/sse") else "http"
+    transport: Transport = "sse" if url.endswith("/sse") else "http"
     return ServerSettings(name=name, transport=transport, url=url, options=ServerOptions(**options))
 
 
@@ -46,8 +46,8 @@ def remote(name: str, url: str, **options: Any) -> ServerSettings:
 async def open_older_http(log: Path, *, port: int = 0) -> AsyncGenerator[HttpToy]:
     """A ledger server over HTTP that speaks only the older protocol; at a port, it stands where another one stood."""
     await anyio.Path(log).touch()
-    command = [sys.executable, str(_FOLDER / "legacy_http_server.py"), str(log), str(port)]
-    async with await anyio.open_process(command, stdin=None, stdout=subprocess.DEVNULL) as process:
+    command = [sys.executable, "-m", "toy_servers.legacy_http_server", str(log), str(port)]
+    async with await anyio.open_process(command, stdin=None, stdout=subprocess.DEVNULL, cwd=_SUPPORT) as process:
         try:
             assert process.stderr is not None
             with anyio.fail_after(20):
@@ -71,6 +71,8 @@ class Stub:
     url: str = ""
     asked: list[str] = field(default_factory=list[str])
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    events: SocketStream | None = None
+    """Where answers go over HTTP+SSE, once it is asked for."""
 
     async def serve(self, stream: SocketStream) -> None:
         """One connection, one request: read it, answer it, close."""
@@ -83,6 +85,11 @@ class Stub:
                 rest += await stream.receive()
             if head.startswith(b"POST"):
                 await self._reply(stream, json.loads(rest))
+            elif head.startswith(b"GET /sse"):
+                self.events = stream
+                await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+                await stream.send(b"event: endpoint\ndata: /messages\n\n")
+                await anyio.sleep_forever()
             else:
                 await _send(stream, 405, None)
 
@@ -97,6 +104,9 @@ class Stub:
                 await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{")
             elif said is not None:
                 await _send(stream, said[0], said[1], message["id"])
+        elif self.events is not None:
+            await self.events.send(b"data: " + _rpc(_protocol(method, message), message["id"]) + b"\n\n")
+            await _send(stream, 202, None)
         else:
             await _send(stream, 200, _protocol(method, message), message["id"])
 

@@ -1,14 +1,14 @@
-"""The ledger server over HTTP in the older protocol only: `legacy_http_server.py LOGFILE PORT`."""
+"""The ledger server over HTTP in the older protocol only: `-m toy_servers.legacy_http_server LOGFILE PORT`."""
 
 import socket
 import sys
 from pathlib import Path
 
 import uvicorn
-from ledger_server import Ledger, build_server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
+from toy_servers.ledger_server import Ledger, build_server
 
 
 def main() -> None:

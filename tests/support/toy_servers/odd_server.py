@@ -7,6 +7,8 @@ rpc CODE    a JSON-RPC error with that code
 asks        first asks the client for a form, and answers with what came of it
 named NAME  says that this is its name
 pages       two pages of tools, one name twice
+endless     a next page after every page
+once        lists its tools once, then fails to
 toolless    knows no `tools/list`
 quits       ends as soon as it has listed its tools
 """
@@ -22,16 +24,18 @@ LOOK = {"name": "look", "inputSchema": {"type": "object"}}
 def main() -> None:
     """Behave as the mode says until end of input."""
     mode = sys.argv[1]
+    listed = False
     for line in sys.stdin:
         message = json.loads(line)
         if "method" not in message or "id" not in message:
             continue
-        _write({"id": message["id"], **_answer(message, mode)})
+        _write({"id": message["id"], **_answer(message, mode, listed=listed)})
+        listed = listed or message["method"] == "tools/list"
         if mode == "quits" and message["method"] == "tools/list":
             return
 
 
-def _answer(message: Any, mode: str) -> dict[str, Any]:
+def _answer(message: Any, mode: str, *, listed: bool) -> dict[str, Any]:
     match message["method"]:
         case "initialize":
             info = {"name": sys.argv[2] if mode == "named" else "odd", "version": "1"}
@@ -39,6 +43,10 @@ def _answer(message: Any, mode: str) -> dict[str, Any]:
             return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
         case "tools/list" if mode == "toolless":
             return {"error": {"code": -32601, "message": "no tools here"}}
+        case "tools/list" if mode == "endless":
+            return {"result": {"tools": [LOOK], "nextCursor": "on"}}
+        case "tools/list" if mode == "once" and listed:
+            return {"error": {"code": -32603, "message": "the list is lost"}}
         case "tools/list" if mode == "pages":
             first = "cursor" not in message.get("params", {})
             tools = [LOOK, LOOK | {"name": "a"}] if first else [LOOK | {"description": "again"}, LOOK | {"name": "b"}]
@@ -70,7 +78,7 @@ def _call(message: Any, mode: str) -> dict[str, Any]:
 
 
 def _ask() -> Any:
-    schema = {"type": "object", "properties": {}}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
     _write({"id": "q", "method": "elicitation/create", "params": {"message": "sure?", "requestedSchema": schema}})
     return json.loads(sys.stdin.readline())
 

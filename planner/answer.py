@@ -1,0 +1,149 @@
+"""The answer of a run: written by a model from typed outcomes, or by code where no model is to be asked."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+
+from downstream.budget import within_budget
+from downstream.model_door import NoModel
+from downstream.model_port import ModelFailed
+from downstream.structured import NoReply
+from executors.contract import Finding, Outcome
+from executors.wording import cut, shown, wrapped
+from journal.errors import BudgetReached
+from journal.run_journal import RunJournal
+from journal.values import Json, JsonObject
+
+from .asking import ANSWER, question
+from .desk import Desk
+from .markdown import LONGEST, cleaned, plain_line, urls_in
+from .plan import AnyStep
+from .progress import Progress
+
+SECONDS = 120.0
+_SMALL = 4_000
+"""Values above so many characters are not shown to the answer's model; the step's summary and findings are."""
+_SHOWN = 48_000
+_CONTEXT = 20_000
+_WRITTEN = {"succeeded": "done", "partial": "partly done"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer as people get it, with what a reader of the run may want besides."""
+
+    text: str
+    caveats: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What an answer is made of: every step that the run's plan had, with what became of it."""
+
+    goal: str
+    steps: tuple[tuple[AnyStep, Outcome | None], ...]
+
+    @classmethod
+    def of(cls, goal: str, progress: Progress | None) -> "Picture":
+        steps = progress.every.values() if progress is not None else ()
+        outcomes = progress.outcomes if progress is not None else {}
+        gone = set(progress.every) - set(progress.plan.by_id) if progress is not None else set[str]()
+        shown_ = [(step, outcomes.get(step.id)) for step in steps if step.id not in gone or step.id in outcomes]
+        return cls(goal, tuple(shown_))
+
+    @property
+    def known_urls(self) -> set[str]:
+        """Addresses that stand in the goal or in a result that the run rests on."""
+        results = [outcome.value for step, outcome in self.steps if outcome is not None and step.kind == "call"]
+        return urls_in(self.goal).union(*(urls_in(shown(value.data)) for value in results if value is not None))
+
+    @property
+    def findings(self) -> list[tuple[str, Finding]]:
+        return [
+            (step.id, finding) for step, outcome in self.steps if outcome is not None for finding in outcome.findings
+        ]
+
+
+async def written(journal: RunJournal, desk: Desk, picture: Picture, *, seconds: float = SECONDS) -> Result:
+    """The answer by a model; by code where none gives one in time or within the budget."""
+    key = f"answer.{journal.run.options.get('reopened', 0)}"
+    meaning = {"steps": [[step.id, None if outcome is None else outcome.status] for step, outcome in picture.steps]}
+    asked = question("answer", ANSWER, (_first_message(journal, picture),), meaning=meaning, number=1)
+    try:
+        with anyio.fail_after(seconds):
+            reply = await within_budget(journal, key, asked.meaning, partial(desk.ask, journal, key, asked))
+    except (BudgetReached, NoReply, NoModel, ModelFailed, TimeoutError) as error:
+        why = "it took too long" if isinstance(error, TimeoutError) else cut(str(error), 300)
+        await journal.warn(f"the answer was put together without a model: {why}")
+        return by_code(picture)
+    text = str(reply.get("answer") or "").strip()
+    caveats = tuple(plain_line(str(caveat))[:400] for caveat in reply.get("caveats") or () if str(caveat).strip())
+    return _result(picture, text, caveats) if text else by_code(picture)
+
+
+def by_code(picture: Picture) -> Result:
+    """The answer put together from the outcomes, in our words around theirs."""
+    parts = [_section(step, outcome) for step, outcome in picture.steps if outcome is not None]
+    text = "\n\n".join(part for part in parts if part) or "Nothing was found: no step gave a result."
+    return _result(picture, text, ())
+
+
+def _result(picture: Picture, text: str, caveats: Sequence[str]) -> Result:
+    caveats = (*caveats, *_undone(picture))
+    known = picture.known_urls
+    notes = cleaned("\n".join(f"- {caveat}" for caveat in caveats), known=known, longest=LONGEST // 3)
+    tail = f"\n\n**Please note**\n\n{notes}" if notes else ""
+    return Result(cleaned(text, known=known, longest=LONGEST - len(tail)) + tail, tuple(caveats))
+
+
+def _undone(picture: Picture) -> list[str]:
+    """Which steps and workers did not succeed, if any; then also which did."""
+    bad = [(step, outcome) for step, outcome in picture.steps if outcome is None or outcome.status != "succeeded"]
+    if not bad:
+        return []
+    good = [_name(step) for step, outcome in picture.steps if outcome is not None and outcome.status == "succeeded"]
+    told = ", ".join(f"{_name(step)}: {'not run' if outcome is None else outcome.status}" for step, outcome in bad)
+    return [f"Steps that did not succeed: {told}.", f"Steps that succeeded: {', '.join(good) or 'none'}."]
+
+
+def _name(step: AnyStep) -> str:
+    return f"{step.id} (worker {step.worker})" if step.kind == "worker" else step.id
+
+
+def _section(step: AnyStep, outcome: Outcome) -> str:
+    said = plain_line(outcome.summary or outcome.problem or "")
+    title, status = plain_line(step.title or step.id), _WRITTEN.get(outcome.status, outcome.status)
+    lines = [f"**{title}** ({status}): {said or 'no summary'}"]
+    lines += [f"- {plain_line(item.claim)}{'' if item.supported else ' (not confirmed)'}" for item in outcome.findings]
+    if step.kind == "compose" and outcome.value is not None:
+        lines = [lines[0], "", shown(outcome.value.data)]
+    return "\n".join(lines)
+
+
+def _first_message(journal: RunJournal, picture: Picture) -> str:
+    run, left = journal.run, _SHOWN
+    parts = [f"Goal:\n{wrapped(run.goal, origin='goal')}"]
+    if run.context:
+        parts.append(f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}")
+    for step, outcome in picture.steps:
+        text = json.dumps(_facts(step, outcome, small=min(_SMALL, left)), ensure_ascii=False)
+        left = max(0, left - len(text))
+        parts.append(wrapped(text, origin=f"step {step.id}"))
+    return "\n\n".join(parts)
+
+
+def _facts(step: AnyStep, outcome: Outcome | None, *, small: int) -> JsonObject:
+    facts: JsonObject = {"step": step.id, "title": step.title, "kind": step.kind}
+    if outcome is None:
+        return facts | {"status": "not run"}
+    facts |= {"status": outcome.status, "summary": outcome.summary, "problem": outcome.problem}
+    facts["findings"] = [{"claim": found.claim, "supported": found.supported} for found in outcome.findings]
+    facts["changed"] = list(outcome.effects)
+    value: Json = None if outcome.value is None else outcome.value.data
+    if value is not None:
+        whole = shown(value)
+        facts["value"] = value if len(whole) <= small else f"(left out: {len(whole)} characters)"
+    return {key: item for key, item in facts.items() if item not in (None, "", [])}

@@ -1,0 +1,191 @@
+"""One drive: plan, carry out, revise and answer, from wherever the journal says that the run stands."""
+
+import logging
+from dataclasses import replace
+from typing import Literal
+
+import anyio
+from anyio.abc import TaskGroup
+
+from downstream.model_door import NoModel
+from downstream.model_port import ModelFailed
+from downstream.unknown import ask_what_became
+from journal.engine import Drive
+from journal.errors import BudgetReached, MemoMismatch
+from journal.events import NewEvent
+from journal.run_journal import Ending, Meaning, RunJournal
+from journal.steps import StepStatus
+from journal.values import Json, JsonObject, is_clean
+
+from .answer import SECONDS, Picture, Result, by_code, written
+from .chronicle import Chronicle
+from .desk import Desk
+from .dispatch import dispatch
+from .endings import Close, end_of
+from .halts import Halts
+from .markdown import plain_line
+from .plan import Plan, PlanError
+from .planning import settle_plan
+from .progress import Progress
+from .questions import plan_question, settled
+from .watch import LOOK_SECONDS, watched
+
+log = logging.getLogger(__name__)
+_LATE_SECONDS = 60.0
+"""An answer after the deadline may take so long at most."""
+
+
+def make_drive(desk: Desk) -> Drive:
+    """The drive of every run at this desk."""
+
+    async def drive(journal: RunJournal) -> None:
+        await _Run(journal, desk).drive()
+
+    return drive
+
+
+class _Run:
+    """One drive of one run. A Close says what brings the run to its end, None that it was parked."""
+
+    def __init__(self, journal: RunJournal, desk: Desk) -> None:
+        self.journal = journal
+        self.desk = desk
+        self.budget = desk.budget_of(journal.run)
+        self.progress: Progress | None = None
+
+    async def drive(self) -> None:
+        for warning in self.desk.warnings:
+            await self.journal.warn(warning)
+        try:
+            close = await self._course()
+        except MemoMismatch as error:
+            log.exception("no_replay", extra={"run": self.journal.run.id, "key": error.key})
+            await self.journal.warn(str(error))
+            close = Close("no_replay")
+        if close is not None:
+            await self._finish(close)
+
+    async def _course(self) -> Close | None:
+        planned = await watched(self.journal, self._plan)
+        if isinstance(planned, Close):
+            return planned
+        if not isinstance(planned, Plan):
+            return Close(planned)
+        chronicle = Chronicle(self.journal, self.desk, planned)
+        self.progress = chronicle.progress
+        await chronicle.replay()
+        if self.journal.run.options.get("review_plan"):
+            answered = await watched(self.journal, self._review)
+            if answered != "yes":
+                return answered if isinstance(answered, Close) or answered is None else Close(answered)
+        return await self._carry_out(chronicle)
+
+    async def _plan(self, group: TaskGroup) -> Plan | Close:
+        try:
+            return await settle_plan(self.journal, self.desk)
+        except BudgetReached as error:
+            return Close(limit=error.limit)
+        except PlanError as error:
+            await self.journal.warn(f"the given plan is not valid: {'; '.join(error.errors[:10])}")
+            return Close("no_plan", why="The given plan is not valid.")
+        except NoModel as error:
+            await self.journal.warn(str(error))
+            return Close("no_plan", why="No model is set for the planner.")
+        except ModelFailed:
+            return Close("no_plan", why="The planner's model gave no reply; `warnings` says why.")
+
+    async def _review(self, group: TaskGroup) -> Literal["yes"] | Close | None:
+        """Whether a person lets the plan run, remembered from the first answer on."""
+        assert self.progress is not None
+        meaning = Meaning("review", None)
+        if (found := await self.journal.recall("plan/reviewed", meaning)) is not None:
+            return "yes" if found.value else Close("plan_refused")
+        asked = plan_question(self.journal.run.id, self.progress.plan.steps, seconds=self.desk.pending_seconds)
+        while not isinstance(choice := await settled(self.journal, asked), str):
+            ring = self.journal.bell.listen(self.journal.run.id)
+            if await self.journal.park(choice.expires_at):
+                return None
+            with anyio.move_on_after(LOOK_SECONDS):
+                await ring.wait()
+        await self.journal.record("plan/reviewed", meaning, choice == "yes")
+        return "yes" if choice == "yes" else Close("plan_refused")
+
+    async def _carry_out(self, chronicle: Chronicle) -> Close | None:
+        halts = Halts(chronicle)
+        while True:
+            match await dispatch(chronicle, halts, parallel=self.budget.parallel):
+                case "parked":
+                    return None
+                case "ended":
+                    return Close("deadline") if halts.out_of_time else Close()
+                case "cancelled":
+                    return Close("cancelled")
+                case "deadline" if not halts.may_raise:
+                    return Close("deadline")
+                case "deadline":
+                    await self._note_unknowns()
+                    halts.out_of_time = True
+
+    async def _finish(self, close: Close) -> None:
+        await self._note_unknowns()
+        picture = Picture.of(self.journal.run.goal, self.progress)
+        result = await self._answer(close, picture)
+        if result is None:
+            close, result = Close("cancelled"), by_code(picture)
+        await self._show_unended(close)
+        end = end_of(self.progress, close, revisions=self.budget.revisions)
+        await self.journal.finish(Ending(end.status, end.stop_reason, end.message, result.text, _kept(picture, result)))
+
+    async def _note_unknowns(self) -> None:
+        """Calls with an effect that were cut short: nobody knows whether they ran, so a person is asked."""
+        for intent in await self.journal.intents():
+            if intent.state == "begun":
+                await self.journal.lose_call(intent.key)
+                await ask_what_became(self.journal, replace(intent, state="unknown"))
+
+    async def _answer(self, close: Close, picture: Picture) -> Result | None:
+        """The answer; None if the run was cancelled meanwhile."""
+        ended = any(outcome is not None for _, outcome in picture.steps)
+        if not ended or close.cause in ("cancelled", "no_replay", "plan_refused"):
+            return by_code(picture)
+        seconds = _LATE_SECONDS if close.cause == "deadline" else SECONDS
+
+        async def write(group: TaskGroup) -> Result:
+            return await written(self.journal, self.desk, picture, seconds=seconds)
+
+        try:
+            result = await watched(self.journal, write, deadline=lambda: False)
+        except MemoMismatch as error:
+            await self.journal.warn(str(error))
+            return by_code(picture)
+        return result if isinstance(result, Result) else None
+
+    async def _show_unended(self, close: Close) -> None:
+        """Show readers what becomes of steps that did not end."""
+        if self.progress is None:
+            return
+        rows = {row.id: row for row in await self.journal.steps()}
+        for step in self.progress.unended():
+            cut_short = close.cause == "cancelled" or rows[step.id].started_at is not None
+            status: StepStatus = "cancelled" if cut_short else "skipped"
+            why = "cut short by the end of the run" if cut_short else self.progress.why_not_run(step)
+            if rows[step.id].status != status:
+                ended = NewEvent("step.ended", {"status": status, "summary": why}, step=step.id)
+                await self.journal.put_step_status(step.id, status, summary=why, events=[ended])
+
+
+def _kept(picture: Picture, result: Result) -> JsonObject:
+    """What readers of the run want besides the answer."""
+    outcomes = [outcome for _, outcome in picture.steps if outcome is not None]
+    findings: list[Json] = [
+        {"step": step, "claim": plain_line(found.claim), "evidence": list(found.evidence), "supported": found.supported}
+        for step, found in picture.findings
+    ]
+    sources = dict.fromkeys(source for outcome in outcomes for source in outcome.sources)
+    untrusted = any(outcome.value is not None and not is_clean(outcome.value.label) for outcome in outcomes)
+    return {
+        "findings": findings,
+        "sources": [source.to_json() for source in sources],
+        "caveats": list(result.caveats),
+        "contains_untrusted": untrusted or bool(findings) or bool(sources),
+    }

@@ -1,0 +1,112 @@
+"""How a run ends: its status, why, and one or two sentences of ours about it (DESIGN section 9)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from journal.runs import RunStatus, StopReason
+
+from .progress import Progress
+
+Cause: TypeAlias = Literal["course", "cancelled", "deadline", "plan_refused", "no_plan", "no_replay"]
+_DEADLINE = "seconds"
+
+
+@dataclass(frozen=True)
+class Close:
+    """What brought a run to its end: its course, or something from outside. `limit` names a budget that was reached.
+
+    `why` is a sentence of ours for a run that got no plan.
+    """
+
+    cause: Cause = "course"
+    limit: str | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """A row of the table of endings, with its message."""
+
+    status: RunStatus
+    stop_reason: StopReason
+    message: str
+
+
+def end_of(progress: Progress | None, close: Close, *, revisions: int) -> End:
+    """The first row that fits, in the order cancelled, budget or deadline, refused, no_progress, error, done.
+
+    `revisions` is how many the budget allows.
+    """
+    count = _count(progress)
+    if close.cause == "cancelled":
+        return End("cancelled", "cancelled", f"The run was cancelled. {count}")
+    limit = _limit(progress, close)
+    if limit == _DEADLINE:
+        return End("partial", "deadline", f"The time of the run was used up (budget.seconds). {count}")
+    if limit is not None:
+        return End("partial", "budget", f"A limit of the budget was reached (budget.{limit}). {count}")
+    if close.cause == "plan_refused":
+        return End("partial", "refused", "The plan was refused, so nothing was run.")
+    statuses = _statuses(progress)
+    if "refused" in statuses or _halted_by(progress) == "refused":
+        return End("partial", "refused", f"A step that was needed was refused. {count}")
+    if close.cause == "course" and progress is not None and _is_stuck(progress, statuses, revisions):
+        return End("partial", "no_progress", f"Revising the plan brought nothing new. {count}")
+    if close.cause == "course" and all(status == "succeeded" for status in statuses):
+        return End("succeeded", "done", _all_done(progress))
+    status: RunStatus = "partial" if progress is not None and _has_something(progress) else "failed"
+    return End(status, "error", " ".join(filter(None, (_ERRORS.get(close.cause, _NOT_ALL), close.why, count))))
+
+
+_NOT_ALL = "Not every step that was needed succeeded."
+_ERRORS: dict[Cause, str] = {
+    "no_plan": "There is no plan for this goal.",
+    "no_replay": "The run cannot be replayed with the present settings and release, so it ended with what it had.",
+}
+
+
+def _statuses(progress: Progress | None) -> list[str | None]:
+    """What became of each step that counts."""
+    if progress is None:
+        return [None]
+    return [None if outcome is None else outcome.status for _, outcome in progress.required()]
+
+
+def _halted_by(progress: Progress | None) -> str | None:
+    return None if progress is None or progress.halt is None else progress.halt.reason
+
+
+def _limit(progress: Progress | None, close: Close) -> str | None:
+    if close.cause == "deadline":
+        return _DEADLINE
+    if close.limit is not None:
+        return close.limit
+    halt = None if progress is None else progress.halt
+    return halt.limit if halt is not None and halt.reason == "budget" else None
+
+
+def _is_stuck(progress: Progress, statuses: Collection[str | None], revisions: int) -> bool:
+    """Two revisions without a success, or the last of them made and nothing gained since."""
+    if _halted_by(progress) == "no_progress":
+        return True
+    used_up = 0 < revisions <= progress.revisions and progress.unrewarded > 0
+    return used_up and any(status != "succeeded" for status in statuses)
+
+
+def _has_something(progress: Progress) -> bool:
+    return any(outcome.status == "succeeded" or outcome.findings for outcome in progress.outcomes.values())
+
+
+def _count(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    steps = progress.plan.steps
+    done = sum(1 for step in steps if (o := progress.outcomes.get(step.id)) is not None and o.status == "succeeded")
+    return f"{done} of {len(steps)} {'step' if len(steps) == 1 else 'steps'} succeeded."
+
+
+def _all_done(progress: Progress | None) -> str:
+    count = _count(progress)
+    whole = progress is not None and all(outcome.status == "succeeded" for outcome in progress.outcomes.values())
+    return count if whole else f"Every step that was needed succeeded. {count}"

@@ -1,0 +1,34 @@
+"""Planning without running: the plan of a goal, and whether a plan that a person wrote would be taken."""
+
+from journal.errors import SteprelayError
+from journal.runs import Run
+from journal.values import JsonObject
+
+from .product import Product, Request
+
+
+class NoPlan(SteprelayError):
+    """The planner gave no plan; the run that asked for it says why."""
+
+
+async def make_plan(product: Product, goal: str, context: str) -> JsonObject:
+    """The planner's plan for a goal, as {"steps": […]}; nothing of it is run. Raises NoPlan.
+
+    Planning is a run like any other, with its cost in the books; it stops for review and is ended there.
+    """
+    request = Request(
+        goal, context, review_plan=True, goal_label="user", idempotency_key=product.store.world.new_id("k")
+    )
+    run_id = await product.start(request)
+    run = await product.until(run_id, lambda run: run.ended or run.status == "awaiting_approval")
+    plan = await _waiting_plan(product, run)
+    await product.cancel(run_id, "planned only")
+    if plan is None:
+        warnings = "; ".join((await product.store.run(run_id)).warnings)
+        raise NoPlan(f"{run.message or 'there is no plan'} {warnings}".strip())
+    return plan
+
+
+async def _waiting_plan(product: Product, run: Run) -> JsonObject | None:
+    actions = await product.store.actions(run.id)
+    return next((action.arguments for action in actions if action.kind == "plan" and action.state == "waiting"), None)

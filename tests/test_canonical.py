@@ -1,0 +1,70 @@
+"""One form for equal JSON data, another for different data."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal.canonical import NotCanonical, canonical, digest
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["$integer", "$$integer", "a$integer"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+DATA = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
+
+
+def read_back(data: Any) -> Any:
+    if isinstance(data, list):
+        return [read_back(item) for item in data]
+    if isinstance(data, dict):
+        if set(data) == {"$integer"}:
+            return int(data["$integer"])
+        return {(key[1:] if key.endswith("$integer") else key): read_back(item) for key, item in data.items()}
+    return data
+
+
+def shuffled(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: shuffled(data[key]) for key in reversed(data)}
+    return tuple(shuffled(item) for item in data) if isinstance(data, list) else data
+
+
+@given(DATA)
+def test_nothing_is_lost_in_the_canonical_form_so_different_data_never_look_alike(data: Any) -> None:
+    assert read_back(json.loads(canonical(data), parse_int=float)) == data
+
+
+@given(DATA)
+def test_the_order_of_members_makes_no_difference(data: Any) -> None:
+    assert digest(shuffled(data)) == digest(data)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(True, 1), ("1", 1), (None, False), (2**60, 2**60 + 1), (2**60, {"$integer": str(2**60)}), ([1, 2], [2, 1])],
+    ids=str,
+)
+def test_values_that_are_not_the_same_have_different_hashes(one: Any, other: Any) -> None:
+    assert digest(one) != digest(other)
+
+
+def test_equal_numbers_have_one_form() -> None:
+    assert canonical([1.0, -0.0, 2**53]) == canonical([1, 0, 2**53]) == b'[1,0,{"$integer":"9007199254740992"}]'
+
+
+def nested(depth: int) -> Any:
+    data: Any = []
+    for _ in range(depth):
+        data = [data]
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [float("nan"), float("inf"), "\ud800", {"\ud800": 1}, {1: 2}, {"a": {1, 2}}, b"bytes", nested(100_000)],
+    ids=["nan", "infinity", "half a pair", "half a pair in a key", "number as key", "set", "bytes", "too deep"],
+)
+def test_what_has_no_single_form_is_refused(data: Any) -> None:
+    with pytest.raises(NotCanonical, match="not plain JSON data"):
+        canonical(data)

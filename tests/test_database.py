@@ -1,0 +1,321 @@
+"""The SQLite store: group commit, failures that stay with whoever caused them, and files that cannot be used."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import anyio
+import pytest
+
+from journal.database import Database, Transaction, open_database
+from journal.errors import StoreError
+from journal.schema import VERSION
+from journal.world import World
+
+PUT = "INSERT INTO remembered (owner, kind, name, value, at) VALUES ('me', 'test', ?, ?, 0)"
+
+
+def put(name: str, value: str = "1") -> Callable[[Transaction], int]:
+    return lambda tx: tx.change(PUT, (name, value))
+
+
+def failing(error: Exception) -> Callable[[Transaction], int]:
+    def change(tx: Transaction) -> int:
+        put("failing")(tx)
+        raise error
+
+    return change
+
+
+async def names(database: Database) -> list[str]:
+    rows = await database.read(lambda tx: tx.rows("SELECT name FROM remembered ORDER BY name"))
+    return [row["name"] for row in rows]
+
+
+async def in_one_group(database: Database, *changes: Callable[[Transaction], Any]) -> list[Any]:
+    """What each change gave or raised, when all are handed in while the writer is busy."""
+    busy, free = Event(), Event()
+    ends: list[Any] = [None] * len(changes)
+
+    def hold(tx: Transaction) -> None:
+        busy.set()
+        assert free.wait(5)
+
+    async def hand_in(place: int) -> None:
+        try:
+            ends[place] = await database.write(f"c{place}", changes[place])
+        except Exception as error:
+            ends[place] = error
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(database.write, "hold", hold)
+            await anyio.to_thread.run_sync(busy.wait, 5)
+            for place in range(len(changes)):
+                group.start_soon(hand_in, place)
+            await anyio.wait_all_tasks_blocked()
+            free.set()
+    return ends
+
+
+async def test_changes_that_arrive_together_share_one_commit(tmp_path: Path) -> None:
+    points: list[str] = []
+    async with open_database(tmp_path / "store.db", World(reach=points.append)) as database:
+        assert await in_one_group(database, put("a"), put("b")) == [1, 1]
+        assert await names(database) == ["a", "b"]
+    assert points == [
+        *("hold.before", "hold.written", "hold.committed"),
+        *("c0.before", "c0.written", "c1.before", "c1.written", "c0.committed", "c1.committed"),
+    ]
+
+
+async def test_a_commit_takes_at_most_64_changes(tmp_path: Path) -> None:
+    points: list[str] = []
+    async with open_database(tmp_path / "store.db", World(reach=points.append)) as database:
+        await in_one_group(database, *(put(f"n{number}") for number in range(70)))
+        assert len(await names(database)) == 70
+    assert points.index("c0.committed") < points.index("c64.before")
+    assert points.index("c0.committed") > points.index("c63.written")
+
+
+async def test_a_change_that_raises_neither_stays_nor_touches_its_neighbours(tmp_path: Path) -> None:
+    error = ValueError("no")
+    async with open_database(tmp_path / "store.db", World()) as database:
+        ends = await in_one_group(database, put("a"), failing(error), put("c"))
+        assert ends == [1, error, 1]
+        assert await names(database) == ["a", "c"]
+
+
+async def test_a_statement_that_sqlite_refuses_fails_its_change_only(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        first, bad, twice = await in_one_group(database, put("a"), lambda tx: tx.change("INSERT INTO no"), put("a"))
+        assert first == 1
+        assert str(bad).startswith(f"{tmp_path / 'store.db'}: ")
+        assert isinstance(bad, StoreError)
+        assert isinstance(twice, StoreError)
+        assert await names(database) == ["a"]
+
+
+async def test_where_sqlite_undoes_the_whole_transaction_all_of_the_group_are_told(tmp_path: Path) -> None:
+    def undo(tx: Transaction) -> None:
+        tx.change("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async with open_database(tmp_path / "store.db", World()) as database:
+        ends = await in_one_group(database, put("a"), undo, put("c"))
+        said = f"{tmp_path / 'store.db'}: database or disk is full; free some space or make it writable; "
+        assert [str(end) for end in ends] == [f"{said}what was committed is kept"] * 3
+        assert await names(database) == []
+        await database.write("later", put("later"))
+        assert await names(database) == ["later"]
+
+
+async def test_a_commit_that_fails_commits_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        # A change that ends the transaction itself leaves nothing for the commit to end.
+        ends = await in_one_group(database, put("a"), lambda tx: tx.change("ROLLBACK"))
+        assert [type(end) for end in ends] == [StoreError, StoreError]
+        await database.write("later", put("later"))
+        assert await names(database) == ["later"]
+
+
+async def test_a_full_disk_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        await database.write("kept", put("kept"))
+        await database.write("limit", lambda tx: tx.rows("PRAGMA max_page_count = 1"))
+        with pytest.raises(StoreError, match="full; free some space"):
+            await database.write("large", put("large", "x" * 1_000_000))
+        assert await names(database) == ["kept"]
+        await database.write("freed", lambda tx: tx.rows("PRAGMA max_page_count = 100000"))
+        await database.write("large", put("large", "x" * 1_000_000))
+        assert await names(database) == ["kept", "large"]
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("database is locked", "another process holds it"),
+        ("database disk image is malformed", "move it away or restore a copy"),
+        ("disk I/O error", "free some space"),
+        ("attempt to write a readonly database", "make it writable"),
+        ("unable to open database file", "in a folder you own"),
+        ("no such table: runs", "the log in the state folder"),
+    ],
+)
+async def test_an_error_of_sqlite_names_the_file_and_the_way_out(tmp_path: Path, text: str, way: str) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        with pytest.raises(StoreError) as written:
+            await database.write("x", failing(sqlite3.OperationalError(text)))
+        with pytest.raises(StoreError) as read:
+            await database.read(lambda tx: failing(sqlite3.OperationalError(text))(tx))
+    assert str(written.value).startswith(f"{tmp_path / 'store.db'}: {text}; ")
+    assert way in str(written.value)
+    assert str(read.value)
+
+
+async def test_what_a_query_raises_reaches_who_asked_and_the_reader_goes_on(tmp_path: Path) -> None:
+    def query(tx: Transaction) -> None:
+        raise KeyError("mine")
+
+    async with open_database(tmp_path / "store.db", World()) as database:
+        with pytest.raises(KeyError, match="mine"):
+            await database.read(query)
+        with pytest.raises(StoreError, match="readonly"):
+            await database.read(put("a"))
+        assert await names(database) == []
+
+
+async def test_a_cancelled_write_is_committed_all_the_same_and_its_caller_sees_the_cancellation(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await database.write("x", put("a"))
+            await anyio.sleep(0)
+        assert scope.cancelled_caught
+        assert await names(database) == ["a"]
+
+
+async def test_what_asyncio_cancels_before_it_began_is_not_done(tmp_path: Path) -> None:
+    busy, free = Event(), Event()
+
+    def hold(tx: Transaction) -> None:
+        busy.set()
+        assert free.wait(5)
+
+    async with open_database(tmp_path / "store.db", World()) as database:
+        for hand_over in (database.read, lambda work: database.write("x", work)):
+            busy.clear()
+            free.clear()
+            first = asyncio.ensure_future(hand_over(hold))
+            await asyncio.to_thread(busy.wait, 5)
+            second = asyncio.ensure_future(hand_over(put("never")))
+            await anyio.wait_all_tasks_blocked()
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second
+            free.set()
+            await first
+        assert await names(database) == []
+
+
+async def test_the_version_changes_with_every_commit_and_only_then(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as one, open_database(one.path, World()) as other:
+        before = await one.version()
+        assert await one.version() == before
+        await other.write("x", put("a"))
+        assert await one.version() != before
+
+
+async def test_half_a_surrogate_pair_is_stored_as_a_question_mark(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        await database.write("x", put("a\ud83d", "\udc00ä"))
+        rows = await database.read(lambda tx: [tuple(row) for row in tx.rows("SELECT name, value FROM remembered")])
+    assert rows == [("a?", "?ä")]
+
+
+async def test_what_was_handed_in_before_the_end_is_done_and_nothing_after(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+
+        def last(tx: Transaction) -> int:
+            database.stop()
+            return put("b")(tx)
+
+        assert await in_one_group(database, put("a"), last, put("c")) == [1, 1, 1]
+    with pytest.raises(StoreError, match="was closed"):
+        await database.read(lambda tx: tx.rows("SELECT 1"))
+    async with open_database(tmp_path / "store.db", World()) as database:
+        assert await names(database) == ["a", "b", "c"]
+
+
+async def test_many_may_create_one_store_at_once(tmp_path: Path) -> None:
+    async def open_and_put(name: str) -> None:
+        async with open_database(tmp_path / "store.db", World()) as database:
+            await database.write("x", put(name))
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as group:
+            for number in range(8):
+                group.start_soon(open_and_put, f"n{number}")
+    async with open_database(tmp_path / "store.db", World()) as database:
+        assert len(await names(database)) == 8
+
+
+async def test_opening_can_be_cancelled(tmp_path: Path) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with open_database(tmp_path / "store.db", World()):
+            pytest.fail("opened")
+    never: Future[None] = Future()
+    never.cancel()
+    Database(tmp_path / "none.db", World()).run_writer(never)
+    assert not (tmp_path / "none.db").exists()
+
+
+async def test_the_store_is_private_to_its_user(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "state" / "store.db", World()) as database:
+        await database.write("x", put("a"))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert modes == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600, "leases": 0o700}
+
+
+def a_file_in_the_way(folder: Path) -> Path:
+    (folder / "file").write_text("")
+    return folder / "file" / "store.db"
+
+
+def a_folder(folder: Path) -> Path:
+    (folder / "store.db").mkdir()
+    return folder / "store.db"
+
+
+def no_database(folder: Path) -> Path:
+    (folder / "store.db").write_text("dear diary, " * 1000)
+    return folder / "store.db"
+
+
+def newer(folder: Path) -> Path:
+    with sqlite3.connect(folder / "store.db") as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    return folder / "store.db"
+
+
+def no_lease_folder(folder: Path) -> Path:
+    (folder / "leases").write_text("")
+    return folder / "store.db"
+
+
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [
+        (a_file_in_the_way, "set `store` to a folder you own"),
+        (a_folder, "make sure that it is a file in a folder you own"),
+        (no_database, "move it away or restore a copy"),
+        (newer, f"has schema {VERSION + 1}, this release knows {VERSION}; upgrade steprelay"),
+        (no_lease_folder, "set `store` to a file in a folder you own"),
+    ],
+)
+async def test_a_store_that_cannot_be_used_is_refused_with_its_name_and_the_way_out(
+    tmp_path: Path, make: Callable[[Path], Path], way: str
+) -> None:
+    path = make(tmp_path)
+    with pytest.raises(StoreError) as refused:
+        async with open_database(path, World()):
+            pytest.fail("opened")
+    assert str(path.parent) in str(refused.value)
+    assert way in str(refused.value)
+
+
+async def test_a_process_stops_writing_once_a_newer_release_has_migrated_the_store(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "store.db", World()) as database:
+        with sqlite3.connect(database.path) as connection:
+            connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+        connection.close()
+        with pytest.raises(StoreError, match="upgrade steprelay"):
+            await database.write("x", put("a"))
+        assert await names(database) == []

@@ -1,0 +1,58 @@
+"""The one way out for text: no secret leaves in any of its forms."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal.outlet import Outlet
+
+SECRET = 'p&ss "wörd" /+?'
+OUTLET = Outlet([("KEY", SECRET), ("SHORT", "1234567"), ("OTHER", "other-secret")])
+
+FORMS = {
+    "plain": SECRET,
+    "base64": base64.b64encode(SECRET.encode()).decode(),
+    "base64 without padding": base64.b64encode(SECRET.encode()).decode().rstrip("="),
+    "base64 for URLs": base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    "hex": SECRET.encode().hex(),
+    "HEX": SECRET.encode().hex().upper(),
+    "URL": quote(SECRET, safe=""),
+    "URL path": quote(SECRET),
+    "form": quote_plus(SECRET),
+    "JSON": json.dumps(SECRET)[1:-1],
+    "JSON with letters": json.dumps(SECRET, ensure_ascii=False)[1:-1],
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_a_secret_is_replaced_in_every_form(form: str) -> None:
+    assert OUTLET.text(f"before {form} after") == "before [secret:KEY] after"
+
+
+@given(st.text(), st.text(), st.sampled_from(sorted(FORMS.values())))
+def test_whatever_stands_around_it_no_secret_leaves(before: str, after: str, form: str) -> None:
+    assert form not in OUTLET.text(f"{before}{form}{after}")
+
+
+def test_two_secrets_side_by_side_are_both_replaced() -> None:
+    assert OUTLET.text(f"other-secret{SECRET}") == "[secret:OTHER][secret:KEY]"
+
+
+def test_values_under_8_characters_and_all_other_text_stay_as_they_are() -> None:
+    assert OUTLET.text("1234567 and the rest") == "1234567 and the rest"
+    assert Outlet().text("no secrets, ä") == "no secrets, ä"
+
+
+def test_data_is_cleaned_in_strings_keys_and_depths() -> None:
+    data = {"a": [1, None, True, 0.5, ("x", SECRET)], SECRET: {"b": "other-secret!"}}
+    clean: Any = {"a": [1, None, True, 0.5, ["x", "[secret:KEY]"]], "[secret:KEY]": {"b": "[secret:OTHER]!"}}
+    assert OUTLET.json(data) == clean
+
+
+def test_half_a_surrogate_pair_leaves_as_a_question_mark() -> None:
+    assert Outlet().json({"a\ud83d": ["\udc00b", "ä"]}) == {"a?": ["?b", "ä"]}

@@ -1,0 +1,293 @@
+"""What a plan may hold, and what its writer is told where it holds something else."""
+
+from typing import Any
+
+import pytest
+from planner_rig import TOOLS, call, tool
+
+from executors.settings import WorkerSettings, built_in_workers
+from executors.step import CallStep
+from planner.checker import Bounds, check_given_plan, check_plan
+from planner.offer import never_allowed, offer_workers
+from planner.plan import Plan, PlanError
+
+Json = Any
+WORKERS = (*built_in_workers(), WorkerSettings(name="reader", tools=("notes.*",), disallowed_tools=("notes.read",)))
+
+
+def bounds(**changes: Json) -> Bounds:
+    tools = (*TOOLS, tool("notes.denied"), tool("long.name"))
+    fields: Json = {
+        "tools": tools,
+        "workers": {worker.name: worker for worker in WORKERS},
+        "denied": lambda tool: tool.full_name == "notes.denied",
+        "max_steps": 20,
+    }
+    return Bounds(**(fields | changes))
+
+
+def worker(id_: str = "w", **fields: Json) -> Json:
+    return {"id": id_, "kind": "worker", "worker": "researcher", "task": "find it"} | fields
+
+
+def errors_of(*steps: Json, **changes: Json) -> list[str]:
+    with pytest.raises(PlanError) as raised:
+        check_plan({"steps": list(steps)}, bounds(**changes))
+    return list(raised.value.errors)
+
+
+WRONG = {
+    "empty": ([], ["the plan has no step; it needs at least one"]),
+    "not an object": (["a"], ['step 1 is not an object; write {"id": …, "kind": …}']),
+    "unknown kind": (
+        [{"id": "a", "kind": "kall"}],
+        ["step 'a': kind 'kall' is unknown; did you mean 'call'?"],
+    ),
+    "no kind": ([{"id": "a"}], ["step 'a': kind None is unknown; use one of call, worker, compose"]),
+    "no task": (
+        [{"id": "a", "kind": "compose", "task": ""}],
+        ["step 'a': a compose step needs 'task'"],
+    ),
+    "no id": ([{"kind": "compose", "task": "t"}], ["step 1: a compose step needs 'id'"]),
+    "id": (
+        [{"id": "First Step", "kind": "compose", "task": "t"}],
+        [
+            "step 'First Step': an id is a lower-case letter, then at most 31 of a-z, 0-9 and _, such as 'first_step'",
+        ],
+    ),
+    "duplicate id": (
+        [call("a"), call("a")],
+        ["step id 'a' is used more than once; give each step an id of its own"],
+    ),
+    "unknown tool": (
+        [call("a", tool="notes.serch")],
+        ["step 'a': unknown tool 'notes.serch'; did you mean 'notes.search'?"],
+    ),
+    "denied tool": (
+        [call("a", tool="notes.denied", arguments={})],
+        ["step 'a': the policy never allows 'notes.denied'; do without it"],
+    ),
+    "unknown worker": (
+        [worker(worker="reseacher")],
+        ["step 'w': unknown worker 'reseacher'; did you mean 'researcher'?"],
+    ),
+    "file path as worker": (
+        [worker(worker="/etc/agents/x.md")],
+        [
+            "step 'w': unknown worker '/etc/agents/x.md'; use one of researcher, operator, writer, reviewer, reader",
+        ],
+    ),
+    "tool outside the worker's list": (
+        [worker(worker="reader", tools=["notes.read"])],
+        ["step 'w': worker 'reader' may not use 'notes.read'; researcher, operator, reviewer may, or use a call step"],
+    ),
+    "write tool for a reading worker": (
+        [worker(tools=["outbox.send"])],
+        ["step 'w': worker 'researcher' may not use 'outbox.send'; operator may, or use a call step"],
+    ),
+    "unknown tool in a list": (
+        [worker(tools=["notes.find"])],
+        ["step 'w': unknown tool 'notes.find'; did you mean 'notes.read'?"],
+    ),
+    "denied tool in a list": (
+        [worker(worker="operator", tools=["notes.denied"])],
+        ["step 'w': the policy never allows 'notes.denied'; do without it"],
+    ),
+    "wrong literal": (
+        [call("a", arguments={"query": 7})],
+        ["step 'a': arguments.query: 7 is not of type 'string'"],
+    ),
+    "missing argument": (
+        [call("a", arguments={})],
+        ["step 'a': arguments: 'query' is a required property of notes.search"],
+    ),
+    "unknown argument": (
+        [call("a", arguments={"query": "x", "limt": 3})],
+        [
+            "step 'a': arguments: Additional properties are not allowed ('limt' was unexpected); did you mean 'limit'?",
+        ],
+    ),
+    "wrong literal beside a reference": (
+        [call("a"), call("b", arguments={"query": {"$step": "a"}, "limit": "many"})],
+        ["step 'b': arguments.limit: 'many' is not of type 'integer'"],
+    ),
+    "wrong literal in $literal": (
+        [call("a", arguments={"query": {"$literal": {"$step": "x"}}})],
+        ["step 'a': arguments.query: {'$step': 'x'} is not of type 'string'"],
+    ),
+    "arguments as one reference": (
+        [call("a"), call("b", arguments={"$step": "a"})],
+        ["step 'b': arguments is an object of named arguments; a reference stands for one value inside it"],
+    ),
+    "reference to no step": (
+        [call("a", arguments={"query": {"$step": "zzz.text"}})],
+        ["step 'a' needs 'zzz', which is no step of the plan; it has: a"],
+    ),
+    "reference to itself": (
+        [call("a", arguments={"query": {"$step": "a"}})],
+        ["step 'a' needs itself; take that need out"],
+    ),
+    "reference with company": (
+        [call("b"), call("a", arguments={"query": {"$step": "b", "or": "c"}})],
+        ['step \'a\': a reference stands alone: {"$step": "id.path"} without other keys'],
+    ),
+    "malformed reference": (
+        [call("a", arguments={"query": {"$step": "b.."}})],
+        ['step \'a\': \'b..\' is no reference; write {"$step": "id"} or {"$step": "id.path.to[0].field"}'],
+    ),
+    "unknown need": ([call("a", "b")], ["step 'a' needs 'b', which is no step of the plan; it has: a"]),
+    "cycle": (
+        [call("a", "c"), call("b", "a"), call("c", "b"), call("d", "c")],
+        ["the needs form a cycle: a needs c needs b needs a; take one of these needs out"],
+    ),
+    "cycle by reference": (
+        [call("a", arguments={"query": {"$step": "b"}}), call("b", "a")],
+        ["the needs form a cycle: a needs b needs a; take one of these needs out"],
+    ),
+    "arguments that are no JSON": (
+        [{"id": "a", "kind": "call", "tool": "notes.search", "arguments_json": "{query:"}],
+        ["step 'a': arguments_json is not a JSON object written as text"],
+    ),
+    "output that is no schema": (
+        [worker(output={"type": "objekt"})],
+        ["step 'w': output is not a JSON Schema: 'objekt' is not valid under any of the given schemas"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "errors"), WRONG.values(), ids=WRONG.keys())
+def test_a_plan_that_may_not_run_is_refused_with_the_reason_and_the_way_out(
+    steps: list[Json], errors: list[str]
+) -> None:
+    assert errors_of(*steps) == errors
+
+
+def test_all_errors_of_a_plan_are_told_at_once() -> None:
+    errors = errors_of(call("a", tool="x.y"), worker(worker="nobody"), call("c", "nowhere"), {"id": "d", "kind": "k"})
+    assert [error.split(":")[0] for error in errors] == ["step 'a'", "step 'w'", "step 'd'"]
+    errors = errors_of(call("a", tool="x.y"), worker(worker="nobody"), call("c", "nowhere"))
+    assert len(errors) == 3
+
+
+def test_five_hundred_steps_are_too_many_and_say_so() -> None:
+    errors = errors_of(*(call(f"s{number}") for number in range(500)))
+    assert errors == ["500 steps are too many; budget.steps allows 20, so join some"]
+
+
+def test_a_chain_of_a_thousand_steps_is_checked_without_recursion() -> None:
+    steps = [call("s0"), *(call(f"s{number}", f"s{number - 1}") for number in range(1, 1000))]
+    assert len(check_plan({"steps": steps}, bounds(max_steps=1000)).steps) == 1000
+
+
+@pytest.mark.parametrize("data", [None, "plan", 7, {}, {"steps": {}}], ids=str)
+def test_a_reply_that_is_no_plan_says_what_a_plan_is(data: Json) -> None:
+    with pytest.raises(PlanError, match="an object with a list of steps"):
+        check_plan(data, bounds())
+
+
+def test_a_plan_error_is_a_value_error_that_lists_every_error() -> None:
+    with pytest.raises(ValueError, match="(?s)no step 'x' to drop.*- second"):
+        raise PlanError(["no step 'x' to drop", "second"])
+
+
+def test_a_reference_makes_its_step_a_need_and_is_not_checked_against_the_schema() -> None:
+    arguments = {"query": {"$step": "a.items[0].name"}, "limit": {"$artifact": "f_1"}}
+    plan = check_plan({"steps": [call("b", arguments=arguments), call("a")]}, bounds())
+    assert plan.by_id["b"].needs == ("a",)
+
+
+def test_what_stands_in_a_literal_is_no_reference() -> None:
+    literal = tool("x.put", {"data": {"type": "object"}})
+    step = call("a", tool="x.put", arguments={"data": {"$literal": {"$step": "nowhere"}}})
+    assert check_plan({"steps": [step]}, bounds(tools=(literal,))).by_id["a"].needs == ()
+
+
+def test_a_schema_that_looks_into_values_does_not_judge_references() -> None:
+    schema = {"items": {"type": "array", "minItems": 3, "uniqueItems": True, "contains": {"const": "z"}}}
+    picky = tool("x.put", schema)
+    steps = [call("a"), call("b", tool="x.put", arguments={"items": [{"$step": "a"}, "y"]})]
+    with pytest.raises(PlanError) as raised:
+        check_plan({"steps": steps}, bounds(tools=(*TOOLS, picky)))
+    assert len(raised.value.errors) == 1
+    assert "is too short" in raised.value.errors[0]
+
+
+@pytest.mark.parametrize("schema", [{"type": 7}, {"$ref": "http://x.invalid/s"}], ids=["broken", "remote"])
+def test_a_tool_whose_schema_is_broken_is_left_to_the_gate(schema: Json) -> None:
+    odd = tool("x.odd")
+    odd.input_schema.clear()
+    odd.input_schema.update(schema)
+    assert check_plan({"steps": [call("a", tool="x.odd")]}, bounds(tools=(odd,))).steps[0].id == "a"
+
+
+@pytest.mark.parametrize("written", ["notes.search", "notes__search", "notes/search", "mcp__notes__search"], ids=str)
+def test_a_tool_may_be_named_in_every_way_in_which_models_and_hosts_do(written: str) -> None:
+    plan = check_plan({"steps": [call("a", tool=written), worker(tools=[written])]}, bounds())
+    assert [step.tool for step in plan.steps if isinstance(step, CallStep)] == ["notes.search"]
+    assert plan.by_id["w"].model_dump()["tools"] == ("notes.search",)
+
+
+def test_empty_and_null_fields_are_absent_and_open_objects_may_come_as_text() -> None:
+    written = worker(
+        tools=[], output_json='{"type": "object"}', output=None, title=None, needs=None, arguments_json="", junk=1
+    )
+    plan = check_plan(
+        {"steps": [written, call("a", "w", needs="w", arguments=None, arguments_json='{"query": "x"}')]}, bounds()
+    )
+    assert plan.to_json() == [
+        {"id": "w", "kind": "worker", "worker": "researcher", "task": "find it", "output": {"type": "object"}},
+        {"id": "a", "kind": "call", "tool": "notes.search", "arguments": {"query": "x"}, "needs": ["w"]},
+    ]
+
+
+def test_an_id_of_an_earlier_version_is_taken_for_good() -> None:
+    assert errors_of(call("a"), used=frozenset({"a", "a_2"})) == [
+        "step id 'a' was used before in this run; a new step needs a new id, such as 'a_3'"
+    ]
+
+
+def test_steps_that_stay_count_and_may_be_needed() -> None:
+    kept = (CallStep(id="old", kind="call", tool="notes.search"),)
+    assert [step.id for step in check_plan({"steps": [call("new", "old")]}, bounds(kept=kept)).steps] == ["old", "new"]
+    assert errors_of(call("new"), kept=kept, max_steps=1) == [
+        "1 steps besides 1 that stay are too many; budget.steps allows 1, so join some"
+    ]
+
+
+def test_a_given_plan_is_checked_by_the_same_rules() -> None:
+    assert check_given_plan({"steps": [call("a")]}, bounds(used=frozenset({"a"}))).steps[0].id == "a"
+    with pytest.raises(PlanError, match="no step"):
+        check_given_plan([], bounds())
+
+
+def test_an_invalid_plan_cannot_be_constructed() -> None:
+    step = CallStep(id="a", kind="call", tool="notes.search", arguments={"query": {"$step": "b"}})
+    other = CallStep(id="b", kind="call", tool="notes.search")
+    with pytest.raises(PlanError, match="refers to 'b' without needing it"):
+        Plan((step, other))
+
+
+def test_a_worker_without_its_tools_leaves_the_list_with_a_warning() -> None:
+    workers = (
+        WorkerSettings(name="git", tools=("git.push",)),
+        WorkerSettings(name="away", tools=("gone.push",)),
+        WorkerSettings(name="pen", tools=()),
+        WorkerSettings(name="glob", tools=("none.*",)),
+    )
+    offer = offer_workers(workers, TOOLS, missing=["gone"])
+    assert list(offer.workers) == ["pen"]
+    assert offer.warnings == ("worker 'git' is left out of plans: no server has its tool git.push",)
+    assert list(offer_workers(workers[:1], TOOLS).workers) == ["git"]
+
+
+def test_only_a_rule_without_conditions_keeps_a_tool_out_of_plans() -> None:
+    from downstream.policy_settings import PolicySettings
+
+    policy = PolicySettings.model_validate(
+        {
+            "rules": ({"deny": "*.denied"}, {"deny": "notes.read", "when": {"/path": {"prefix": "x"}}}, {"ask": "a.w"}),
+            "defaults": {"write": "deny"},
+        }
+    )
+    tools = [tool("notes.denied"), tool("notes.read"), tool("b.w", class_="write"), tool("a.w", class_="write")]
+    assert [never_allowed(policy, one) for one in tools] == [True, False, True, False]

@@ -1,0 +1,50 @@
+"""The door over real connections: what a host's settings say reaches a real tool server, and nothing else does."""
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+import toys
+from gate_case import call, open_runs
+from tool_connections import stdio
+
+from downstream.catalogue import Catalogue
+from downstream.door import Called, Refused, Waiting
+from downstream.policy_settings import PolicySettings
+from downstream.pool import open_pool
+from downstream.settings import ApprovalSettings
+from downstream.tool_door import Rules, make_call_tool, make_gate
+from journal.values import JsonObject
+from journal.world import World
+
+pytestmark = pytest.mark.e2e
+
+
+def made(log: Path) -> list[str]:
+    return [json.loads(line)["tool"] for line in log.read_text().splitlines()] if log.exists() else []
+
+
+async def test_calls_reach_a_real_server_only_as_settings_and_people_let_them(tmp_path: Path) -> None:
+    log = tmp_path / "ledger"
+    servers = [stdio("box", toys.ledger(log))]
+    policy = PolicySettings.model_validate({"rules": [{"deny": "box.drop_*"}]}, strict=False)
+    item: JsonObject = {"key": "k1", "value": "v1"}
+    async with open_runs(tmp_path) as runs, open_pool(servers, World()) as pool:
+        gate = make_gate(Catalogue(pool, runs.store.remembered, servers), Rules(policy, ApprovalSettings(), servers))
+        door, journal = make_call_tool(gate, pool, lambda out: {"depth": 1}), await runs.drive()
+        with anyio.fail_after(60):
+            waiting = await door(journal, call("box__add_item", item, key="1", allowed=frozenset({"box.add_item"})))
+            assert isinstance(waiting, Waiting)
+            refused = await door(journal, call("box.drop_item", {"key": "k1"}, key="2"))
+            assert isinstance(refused, Refused)
+            missing = await door(journal, call("box.read_item", {"key": "k1"}, key="3"))
+            assert isinstance(missing, Called)
+            await runs.decide(waiting.action, "approve", level="host", via="form")
+            added = await door(journal, call("box__add_item", item, key="1", allowed=frozenset({"box.add_item"})))
+            read = await door(journal, call("box.read_item", {"key": "k1"}, key="4"))
+    assert isinstance(added, Called)
+    assert isinstance(read, Called)
+    assert (missing.ok, added.ok, added.effect, read.ok) == (False, True, True, True)
+    assert (read.value.data, read.value.label) == (item, frozenset({"private:box"}))
+    assert made(log) == ["read_item", "add_item", "read_item"]

@@ -1,0 +1,171 @@
+"""Workers whose models do not do as they are told."""
+
+import json
+from pathlib import Path
+
+import pytest
+from executing import (
+    called,
+    last_message,
+    open_bench,
+    prose,
+    report,
+    texts,
+    tool,
+    turns,
+    uses,
+    worker_step,
+)
+
+from downstream.model_port import ModelFailed, ModelReply, ModelRequest
+from downstream.scripted import ScriptedModels
+from executors.step import ComposeStep
+
+NOTES = frozenset({"private:notes"})
+SEARCH = ("notes__search", {"query": "budget"})
+READ = ("notes__read", {"path": "a.md"})
+TOOLS = [tool("notes.search"), tool("notes.read")]
+FIRST = "c_110"
+
+
+async def test_a_report_in_the_text_is_taken(tmp_path: Path) -> None:
+    written = json.dumps({"status": "partial", "summary": "Half.", "findings": []})
+    async with open_bench(tmp_path, say=turns(prose(f"Here it is:\n```json\n{written}\n```"))) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.summary) == ("partial", "Half.")
+
+
+async def test_a_model_that_writes_prose_is_reminded_once_and_then_asked_for_its_next_action(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.schema is None:
+            return prose("I shall search now.")
+        if request.place.turn == 3:
+            return prose('{"tool": "notes__search", "arguments_json": "{\\"query\\": \\"budget\\"}"}')
+        return prose(json.dumps({"tool": "submit_report", "arguments": json.loads(done)}))
+
+    done = report(("x", ["c_130"])).uses[0].arguments
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert outcome.status == "succeeded"
+        assert [request.name for request in bench.requests] == [None, None, "next_action", "next_action"]
+        assert "Call a function now" in last_message(bench.requests[1]).content
+        asked = bench.requests[3]
+        assert not asked.functions
+        assert "notes__search: Does search." in texts(asked, "system")
+        assert all(message.role in ("system", "user", "assistant") and not message.uses for message in asked.messages)
+        await bench.outcome(worker_step(id="other"))
+        assert bench.requests[4].name == "next_action"
+
+
+async def test_a_model_that_never_calls_anything_fails_the_step(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, say=turns(prose("Let me think about it."))) as bench:
+        bench.retries = 0
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, len(bench.requests)) == ("failed", 6)
+        assert outcome.problem == "model test/model never called a tool and never reported"
+
+
+async def test_a_model_that_fails_for_good_fails_the_step_at_once(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        raise ModelFailed("test/model", "auth", "its server does not accept the key")
+
+    async with open_bench(tmp_path, say=say, tools=TOOLS) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.attempts) == ("failed", 1)
+        assert outcome.problem == "model test/model: its server does not accept the key"
+
+
+async def test_a_model_that_refuses_fails_the_step_at_once(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, say=lambda _: ModelReply("test/model", "I can't.", finish="refusal")) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.problem) == ("failed", "model test/model refused to go on")
+
+
+async def test_a_reply_cut_by_its_length_is_asked_for_shorter(tmp_path: Path) -> None:
+    long = ModelReply("test/model", "First I would like to", finish="length")
+    async with open_bench(
+        tmp_path, say=turns(long, uses(SEARCH), report(("x", ["c_120"]))), act=called, tools=TOOLS
+    ) as bench:
+        assert (await bench.outcome(worker_step())).status == "succeeded"
+        assert "cut off for its length" in last_message(bench.requests[1]).content
+
+
+async def test_a_server_that_takes_no_functions_is_asked_by_schema_and_then_in_words(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.functions or request.schema:
+            raise ModelFailed("test/model", "bad_request", "it does not know tools")
+        return prose('{"tool": "submit_report", "arguments": {"status": "partial", "summary": "Half."}}')
+
+    async with open_bench(tmp_path, say=say, tools=TOOLS) as bench:
+        assert (await bench.outcome(worker_step())).status == "partial"
+        assert len(bench.requests) == 3
+
+
+async def test_a_history_of_functions_is_told_in_words_to_a_model_that_stops_using_them(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.schema is not None:
+            return report(("x", [FIRST]))
+        return uses(SEARCH, text="Looking.") if request.place.turn == 1 else prose("Hm.")
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        assert (await bench.outcome(worker_step())).status == "succeeded"
+        spoken = [(message.role, message.content) for message in bench.requests[3].messages[2:4]]
+        assert spoken == [
+            ("assistant", 'Looking.\n{"tool": "notes__search", "arguments": {"query": "budget"}}'),
+            ("user", f'[{FIRST}]\n<data from="notes.search">\nfound\n</data>'),
+        ]
+        await bench.outcome(worker_step(id="other"))
+        assert bench.requests[4].schema is None
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"submit_report": {"status": "partial", "summary": "Half."}}',
+        '{"name": "submit_report", "parameters": {"status": "partial", "summary": "Half."}}',
+        'Well: {"mood": 1} {"status": "partial", "summary": "Half."}',
+    ],
+    ids=["wrapped", "as a call", "after other JSON"],
+)
+async def test_json_in_the_text_is_read_in_whatever_wrapping(tmp_path: Path, written: str) -> None:
+    async with open_bench(tmp_path, say=turns(prose(written))) as bench:
+        assert (await bench.outcome(worker_step())).summary == "Half."
+
+
+async def test_an_action_without_arguments_is_a_call_without_any(tmp_path: Path) -> None:
+    say = turns(prose('{"tool": "notes.search"}'), uses(("notes__read", "")), report(("x", [FIRST])))
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        await bench.outcome(worker_step())
+        assert [(call.tool, call.arguments.data) for call in bench.sent] == [("notes.search", {}), ("notes.read", {})]
+
+
+async def test_without_a_model_the_step_fails_and_says_the_ways_to_get_one(tmp_path: Path) -> None:
+    async with open_bench(tmp_path) as bench:
+        bench.model = None
+        for step in (worker_step(), ComposeStep(id="draft", kind="compose", task="Write.")):
+            outcome = await bench.outcome(step)
+            assert (outcome.status, outcome.attempts) == ("failed", 1)
+            assert outcome.problem is not None
+            assert outcome.problem.startswith("no model is set for the role")
+
+
+async def test_a_scripted_worker_cites_its_calls_by_number(tmp_path: Path) -> None:
+    script = {
+        "steps": {
+            "study": {
+                "attempts": [
+                    {
+                        "turns": [{"calls": [{"tool": "notes.search", "arguments": {"query": "x"}}]}],
+                        "report": {"status": "done", "summary": "Yes.", "findings": [{"claim": "x", "evidence": [0]}]},
+                    }
+                ]
+            }
+        }
+    }
+    path = tmp_path / "script.yaml"
+    path.write_text(json.dumps(script))
+    models = ScriptedModels()
+    async with open_bench(tmp_path, act=called, tools=TOOLS) as bench:
+        bench.model, bench.complete = f"scripted:{path}", models.complete
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, [finding.evidence for finding in outcome.findings]) == ("succeeded", [(FIRST,)])
