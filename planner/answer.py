@@ -41,18 +41,23 @@ class Result:
 
 @dataclass(frozen=True)
 class Picture:
-    """What an answer is made of: every step that the run's plan had, with what became of it."""
+    """What an answer is made of: every step that the run's plan had, with what became of it.
+
+    `replaced` are those that a revision dropped and whose end does not count.
+    """
 
     goal: str
     steps: tuple[tuple[AnyStep, Outcome | None], ...]
+    replaced: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, goal: str, progress: Progress | None) -> "Picture":
-        steps = progress.every.values() if progress is not None else ()
-        outcomes = progress.outcomes if progress is not None else {}
-        gone = set(progress.every) - set(progress.plan.by_id) if progress is not None else set[str]()
-        shown_ = [(step, outcomes.get(step.id)) for step in steps if step.id not in gone or step.id in outcomes]
-        return cls(goal, tuple(shown_))
+        if progress is None:
+            return cls(goal, ())
+        gone = frozenset(progress.every) - frozenset(progress.plan.by_id)
+        steps = [(step, progress.outcomes.get(id_)) for id_, step in progress.every.items()]
+        told = tuple((step, outcome) for step, outcome in steps if step.id not in gone or outcome is not None)
+        return cls(goal, told, gone - frozenset(progress.counting))
 
     @property
     def known_urls(self) -> set[str]:
@@ -101,10 +106,11 @@ def _result(picture: Picture, text: str, caveats: Sequence[str]) -> Result:
 
 def _undone(picture: Picture) -> list[str]:
     """Which steps and workers did not succeed, if any; then also which did."""
-    bad = [(step, outcome) for step, outcome in picture.steps if outcome is None or outcome.status != "succeeded"]
+    counted = [(step, outcome) for step, outcome in picture.steps if step.id not in picture.replaced]
+    bad = [(step, outcome) for step, outcome in counted if outcome is None or outcome.status != "succeeded"]
     if not bad:
         return []
-    good = [_name(step) for step, outcome in picture.steps if outcome is not None and outcome.status == "succeeded"]
+    good = [_name(step) for step, outcome in counted if outcome is not None and outcome.status == "succeeded"]
     told = ", ".join(f"{_name(step)}: {'not run' if outcome is None else outcome.status}" for step, outcome in bad)
     return [f"Steps that did not succeed: {told}.", f"Steps that succeeded: {', '.join(good) or 'none'}."]
 

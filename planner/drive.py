@@ -25,7 +25,7 @@ from .endings import Close, end_of
 from .halts import Halts
 from .markdown import plain_line
 from .plan import Plan, PlanError
-from .planning import settle_plan
+from .planning import make_plan, recorded_plan
 from .progress import Progress
 from .questions import plan_question, settled
 from .watch import LOOK_SECONDS, watched
@@ -66,23 +66,24 @@ class _Run:
             await self._finish(close)
 
     async def _course(self) -> Close | None:
-        planned = await watched(self.journal, self._plan)
-        if isinstance(planned, Close):
-            return planned
-        if not isinstance(planned, Plan):
-            return Close(planned)
-        chronicle = Chronicle(self.journal, self.desk, planned)
+        plan = await recorded_plan(self.journal)
+        if plan is None:
+            made = await watched(self.journal, self._plan)
+            if not isinstance(made, Plan):
+                return made if isinstance(made, Close) else Close(made)
+            plan = made
+        chronicle = Chronicle(self.journal, self.desk, plan)
         self.progress = chronicle.progress
         await chronicle.replay()
         if self.journal.run.options.get("review_plan"):
-            answered = await watched(self.journal, self._review)
+            answered = await watched(self.journal, self._review, deadline=lambda: False)
             if answered != "yes":
                 return answered if isinstance(answered, Close) or answered is None else Close(answered)
         return await self._carry_out(chronicle)
 
     async def _plan(self, group: TaskGroup) -> Plan | Close:
         try:
-            return await settle_plan(self.journal, self.desk)
+            return await make_plan(self.journal, self.desk)
         except BudgetReached as error:
             return Close(limit=error.limit)
         except PlanError as error:

@@ -38,25 +38,36 @@ def end_of(progress: Progress | None, close: Close, *, revisions: int) -> End:
 
     `revisions` is how many the budget allows.
     """
-    count = _count(progress)
-    if close.cause == "cancelled":
-        return End("cancelled", "cancelled", f"The run was cancelled. {count}")
-    limit = _limit(progress, close)
-    if limit == _DEADLINE:
-        return End("partial", "deadline", f"The time of the run was used up (budget.seconds). {count}")
-    if limit is not None:
-        return End("partial", "budget", f"A limit of the budget was reached (budget.{limit}). {count}")
+    cancelled_or_limit = _from_outside(progress, close)
+    if cancelled_or_limit is not None:
+        return cancelled_or_limit
     if close.cause == "plan_refused":
         return End("partial", "refused", "The plan was refused, so nothing was run.")
     statuses = _statuses(progress)
     if "refused" in statuses or _halted_by(progress) == "refused":
-        return End("partial", "refused", f"A step that was needed was refused. {count}")
+        return _end(progress, "partial", "refused", "A step that was needed was refused.")
     if close.cause == "course" and progress is not None and _is_stuck(progress, statuses, revisions):
-        return End("partial", "no_progress", f"Revising the plan brought nothing new. {count}")
+        return _end(progress, "partial", "no_progress", "Revising the plan brought nothing new.")
     if close.cause == "course" and all(status == "succeeded" for status in statuses):
-        return End("succeeded", "done", _all_done(progress))
+        whole = progress is None or all(outcome.status == "succeeded" for outcome in progress.outcomes.values())
+        return _end(progress, "succeeded", "done", "" if whole else "Every step that was needed succeeded.")
     status: RunStatus = "partial" if progress is not None and _has_something(progress) else "failed"
-    return End(status, "error", " ".join(filter(None, (_ERRORS.get(close.cause, _NOT_ALL), close.why, count))))
+    return _end(progress, status, "error", f"{_ERRORS.get(close.cause, _NOT_ALL)} {close.why}")
+
+
+def _from_outside(progress: Progress | None, close: Close) -> End | None:
+    if close.cause == "cancelled":
+        return _end(progress, "cancelled", "cancelled", "The run was cancelled.")
+    limit = _limit(progress, close)
+    if limit == _DEADLINE:
+        return _end(progress, "partial", "deadline", "The time of the run was used up (budget.seconds).")
+    if limit is not None:
+        return _end(progress, "partial", "budget", f"A limit of the budget was reached (budget.{limit}).")
+    return None
+
+
+def _end(progress: Progress | None, status: RunStatus, stop_reason: StopReason, said: str) -> End:
+    return End(status, stop_reason, " ".join(filter(None, (said.strip(), _count(progress)))))
 
 
 _NOT_ALL = "Not every step that was needed succeeded."
@@ -104,9 +115,3 @@ def _count(progress: Progress | None) -> str:
     steps = progress.plan.steps
     done = sum(1 for step in steps if (o := progress.outcomes.get(step.id)) is not None and o.status == "succeeded")
     return f"{done} of {len(steps)} {'step' if len(steps) == 1 else 'steps'} succeeded."
-
-
-def _all_done(progress: Progress | None) -> str:
-    count = _count(progress)
-    whole = progress is not None and all(outcome.status == "succeeded" for outcome in progress.outcomes.values())
-    return count if whole else f"Every step that was needed succeeded. {count}"

@@ -65,9 +65,9 @@ class Halts:
         asked = budget_question(self.journal.run.id, number, limit, amount=amount, seconds=desk.pending_seconds)
         match await settled(self.journal, asked):
             case "yes":
+                await self.chronicle.add(Raised(limit, amount))
                 self.out_of_time = False
                 self._held.clear()
-                await self.chronicle.add(Raised(limit, amount))
                 return "on"
             case "no":
                 for outcome, reached in self._held.values():

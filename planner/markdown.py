@@ -48,7 +48,7 @@ def _prose(text: str, known: Collection[str]) -> str:
     def link(found: re.Match[str]) -> str:
         words, target = found["text"], found["target"]
         if target and _trimmed(target) in known and not found["image"]:
-            return f"[{words}]({keep(target)})"
+            return f"{keep('[')}{words}{keep(f']({target})')}"
         return f"{words} ({keep(address(target))})" if target else words
 
     text = text.replace("\x00", "")

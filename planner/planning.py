@@ -42,23 +42,30 @@ class Made:
     by: By
 
 
-async def settle_plan(journal: RunJournal, desk: Desk) -> Plan:
-    """The run's first plan: the one recorded, else the one given with the run, else one by the planner.
+async def recorded_plan(journal: RunJournal) -> Plan | None:
+    """The run's first plan, if it has one."""
+    found = await journal.recall("plan", _meaning(journal))
+    return None if found is None else Plan(read_steps(found.value["steps"]))
+
+
+async def make_plan(journal: RunJournal, desk: Desk) -> Plan:
+    """The run's first plan, recorded: the one given with the run, else one by the planner.
 
     Raises PlanError for a given plan that is not valid, BudgetReached, NoModel, ModelFailed where no model answers.
     """
     given: Json = journal.run.options.get("plan")
-    meaning = Meaning("plan", {"goal": journal.run.goal, "given": given})
-    if (found := await journal.recall("plan", meaning)) is not None:
-        return Plan(read_steps(found.value["steps"]))
     offer = await desk.offer()
     for warning in (*desk.catalogue.warnings(), *offer.warnings):
         await journal.warn(warning)
     bounds = desk.bounds(offer, max_steps=desk.budget_of(journal.run).steps)
     made = Made(check_plan(given, bounds), "given") if given is not None else await _asked(journal, desk, bounds)
     value = {"steps": made.plan.to_json(), "by": made.by}
-    await journal.record("plan", meaning, value, events=[_accepted(made)])
+    await journal.record("plan", _meaning(journal), value, events=[_accepted(made)])
     return made.plan
+
+
+def _meaning(journal: RunJournal) -> Meaning:
+    return Meaning("plan", {"goal": journal.run.goal, "given": journal.run.options.get("plan")})
 
 
 def read_steps(recorded: Json) -> tuple[AnyStep, ...]:

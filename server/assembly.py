@@ -30,11 +30,10 @@ from journal.actions import Action, NewAction
 from journal.engine import Drive
 from journal.ledger import Limits
 from journal.local_engine import EngineOptions, open_local_engine
-from journal.outlet import Outlet
 from journal.run_journal import RunJournal
 from journal.runs import Run
-from journal.settings import local_engine, sqlite_path
-from journal.store import Store, open_store
+from journal.settings import local_engine
+from journal.store import Store
 from journal.values import JsonObject
 from journal.world import World
 from planner.checker import check_given_plan
@@ -44,11 +43,9 @@ from planner.drive import make_drive
 from .depth import META, depth_of
 from .installed import installed_command
 from .model_choice import NoModelFound, choose_model
-from .product import Product
+from .opened_store import open_settings_store
+from .product import Product, settings_path
 from .settings import Settings
-
-OWNER = "local"
-"""Stdio, the command line and the local bearer token are one owner."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +58,6 @@ class _Choice:
 
 
 @asynccontextmanager
-async def open_settings_store(settings: Settings, *, world: World) -> AsyncGenerator[Store]:
-    """The store that these settings name, without anything that drives. Raises StoreError or NotBuiltYet."""
-    async with open_store(sqlite_path(settings.store), world, Outlet(settings.secrets), owner=OWNER) as store:
-        yield store
-
-
-@asynccontextmanager
 async def open_product(
     settings: Settings, *, world: World, environ: Mapping[str, str] = os.environ
 ) -> AsyncGenerator[Product]:
@@ -77,26 +67,15 @@ async def open_product(
     """
     slots = local_engine(settings.engine).runs
     choice = await _choose(settings, environ)
+    depths = _Depths(depth_of(environ))
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_settings_store(settings, world=world))
-        pool = await stack.enter_async_context(open_pool(settings.servers, world))
-        models = await stack.enter_async_context(open_models(choice.settings, store.outlet))
-        catalogue = Catalogue(pool, store.remembered, settings.servers)
-        gate = make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers))
-        depths = _Depths(depth_of(environ))
-        doors = _Doors(
-            door=ModelDoor(models, choice.settings, store.remembered, needs_price=settings.budget.usd_is_written),
-            gate=gate,
-            catalogue=catalogue,
-        )
-        desk = _desk(settings, choice, doors, execute=make_execute(_equipment(settings, doors, pool, depths)))
+        doors = await _open_doors(stack, settings, choice, store=store)
+        desk = _desk(settings, choice, doors, execute=make_execute(_equipment(settings, doors, depths)))
         options = EngineOptions(
-            fingerprint=settings.fingerprint,
-            settings_path=str(settings.path or "the built-in defaults"),
-            runs=slots,
-            limits=partial(_limits, desk),
+            settings.fingerprint, settings_path(settings), runs=slots, limits=partial(_limits, desk)
         )
-        drive = _Driven(make_drive(desk), catalogue, depths)
+        drive = _Driven(make_drive(desk), doors.catalogue, depths)
         engine = await stack.enter_async_context(open_local_engine(store, drive, options))
         group = await stack.enter_async_context(anyio.create_task_group())
         yield Product(
@@ -105,8 +84,8 @@ async def open_product(
             engine=engine,
             driver=engine.lease.id,
             command=installed_command(),
-            warm_up=partial(_start, group, partial(_warm_up, models, choice.settings)),
-            edited=partial(_edited, store, gate),
+            warm_up=partial(_start, group, partial(_warm_up, doors.models, choice.settings)),
+            edited=partial(_edited, store, doors.gate),
             check=partial(_check, desk),
             problem=choice.problem,
         )
@@ -115,11 +94,26 @@ async def open_product(
 
 @dataclass(frozen=True)
 class _Doors:
-    """The ways out, and what is known of what lies behind them."""
+    """The two ways out, and what is known of what lies behind them."""
 
+    pool: Pool
+    models: Models
     door: ModelDoor
     gate: Gate
     catalogue: Catalogue
+
+
+async def _open_doors(stack: AsyncExitStack, settings: Settings, choice: _Choice, *, store: Store) -> _Doors:
+    pool = await stack.enter_async_context(open_pool(settings.servers, store.world))
+    models = await stack.enter_async_context(open_models(choice.settings, store.outlet))
+    catalogue = Catalogue(pool, store.remembered, settings.servers)
+    return _Doors(
+        pool=pool,
+        models=models,
+        door=ModelDoor(models, choice.settings, store.remembered, needs_price=settings.budget.usd_is_written),
+        gate=make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers)),
+        catalogue=catalogue,
+    )
 
 
 class _Depths:
@@ -183,10 +177,10 @@ async def _choose(settings: Settings, environ: Mapping[str, str]) -> _Choice:
     return _Choice(choice.settings, (choice.notice,) if choice.notice else ())
 
 
-def _equipment(settings: Settings, doors: _Doors, pool: Pool, depths: _Depths) -> Equipment:
+def _equipment(settings: Settings, doors: _Doors, depths: _Depths) -> Equipment:
     return Equipment(
         ask=doors.door.ask,
-        call_tool=make_call_tool(doors.gate, pool, depths.meta),
+        call_tool=make_call_tool(doors.gate, doors.pool, depths.meta),
         catalogue=_Known(doors.catalogue),
         workers={worker.name: worker for worker in settings.workers},
         remembered=doors.door.remembered,

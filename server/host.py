@@ -2,11 +2,7 @@
 
 import importlib.metadata
 import logging
-import os
-import secrets
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -75,6 +71,9 @@ def build_host_server(ready: Ready, *, state_key: bytes) -> Server[Any]:
         except (ToolError, SteprelayError) as error:
             log.info("call_refused", extra={"tool": params.name, "why": str(error)})
             return _refused(str(error))
+        except Exception:  # a fault of ours must not end the connection, nor reach a model in its own words
+            log.exception("call_failed", extra={"tool": params.name})
+            return _refused(f"{params.name} failed inside of steprelay; its log says why. list_runs shows the runs.")
 
     async def read(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         try:
@@ -104,18 +103,6 @@ def build_host_server(ready: Ready, *, state_key: bytes) -> Server[Any]:
     security = RequestStateSecurity(keys=[state_key], ttl=_STATE_SECONDS)
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
     return server
-
-
-def request_state_key(folder: Path) -> bytes:
-    """The key that seals the state of open questions, kept so that they survive a restart."""
-    path = folder / "request-state.key"
-    with suppress(FileExistsError), open(path, "xb", opener=_private) as file:
-        file.write(secrets.token_bytes(32))
-    return path.read_bytes()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _refused(text: str) -> CallToolResult:

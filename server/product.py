@@ -59,6 +59,11 @@ class Word:
     client: str | None = None
 
 
+def settings_path(settings: Settings) -> str:
+    """Where a run says that its settings come from."""
+    return str(settings.path or "the built-in defaults")
+
+
 def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
     """The row of a run for this request under these settings."""
     budget, lowered = settings.budget.lowered_by(request.budget)
@@ -74,7 +79,7 @@ def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
     return NewRun(
         owner=owner,
         fingerprint=settings.fingerprint,
-        settings_path=str(settings.path or "the built-in defaults"),
+        settings_path=settings_path(settings),
         goal=request.goal,
         goal_label=request.goal_label,
         context=request.context,
@@ -150,8 +155,8 @@ class Product:
         if not self._repeats(action, word):
             repeat = "`tool` and `arguments`" if action.tool else "`arguments`"
             return (
-                f"{still} show the user exactly what it does, and if they agree call approve_action again with {repeat} "
-                "repeated exactly as the action shows them."
+                f"{still} show the user exactly what it does, and if they agree call approve_action again with "
+                f"{repeat} repeated exactly as the action shows them."
             )
         return None
 

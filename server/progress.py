@@ -1,5 +1,6 @@
 """How far a run is, told to a host while it waits."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -20,10 +21,13 @@ class Tell(Protocol):
 class Progress:
     """One line at each change and every 10 s, with a number that only grows."""
 
-    def __init__(self, store: Store, host: Tell, run_id: str) -> None:
+    def __init__(
+        self, store: Store, host: Tell, run_id: str, *, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
         self._store = store
         self._host = host
         self._run_id = run_id
+        self._clock = clock
         self._line = ""
         self._sent = 0
         self._due = 0.0
@@ -31,8 +35,9 @@ class Progress:
     async def report(self) -> None:
         """Tell where the run stands if that has changed or the host has heard nothing for 10 s. Raises UnknownId."""
         line = await progress_line(self._store, self._run_id)
-        if line != self._line or anyio.current_time() >= self._due:
-            self._line, self._due = line, anyio.current_time() + _HEARTBEAT
+        now = self._clock()
+        if line != self._line or now >= self._due:
+            self._line, self._due = line, now + _HEARTBEAT
             self._sent += 1
             await self._host.report_progress(self._sent, None, line)
 

@@ -10,18 +10,7 @@ from planner.markdown import plain_line
 from .action_view import time_text
 from .product import Product
 from .run_view import RunView
-
-_MARKS = {
-    "succeeded": "✔",
-    "partial": "◐",
-    "failed": "✘",
-    "refused": "⊘",
-    "skipped": "-",
-    "cancelled": "-",
-    "running": "▶",
-    "waiting": "‖",
-    "pending": "·",
-}
+from .words import MARKS
 
 
 async def run_report(product: Product, run_id: str) -> str:
@@ -42,18 +31,18 @@ async def run_report(product: Product, run_id: str) -> str:
 
 
 def _drawing(steps: list[StepRow]) -> list[str]:
-    lines = ["flowchart LR"]
-    lines += [f'  {step.id}["{_MARKS[step.status]} {_plain(step.title or step.id)}"]' for step in steps]
+    # Some ids, such as `end`, are words of mermaid's own.
+    lines = [f'  s_{step.id}["{MARKS[step.status]} {_plain(step.title or step.id)}"]' for step in steps]
     known = {step.id for step in steps}
     for step in steps:
-        lines += [f"  {need} --> {step.id}" for need in step.definition.get("needs", []) if need in known]
-    return lines
+        lines += [f"  s_{need} --> s_{step.id}" for need in step.definition.get("needs", []) if need in known]
+    return ["flowchart LR", *lines]
 
 
 def _step_lines(step: StepRow) -> list[str]:
     who = f" by {step.worker}" if step.worker else ""
     dropped = ", dropped by a revision" if step.dropped else ""
-    head = f"- {_MARKS[step.status]} **{step.id}** ({step.kind}{who}): {step.status}{dropped}. {plain_line(step.title)}"
+    head = f"- {MARKS[step.status]} **{step.id}** ({step.kind}{who}): {step.status}{dropped}. {plain_line(step.title)}"
     return [head, f"  > {plain_line(step.summary)}"] if step.summary else [head]
 
 
@@ -76,7 +65,12 @@ def _bill(view: RunView, run: Run) -> list[str]:
         f"{usage.output_tokens} out, {usage.cached_tokens} cached, {cost}, {usage.seconds:g} s at work."
     )
     if sources := run.result.get("sources", []):
-        lines += ["", "## Sources", "", *(f"- {each['tool']} in step {each['step']} (`{each['call']}`)" for each in sources)]
+        lines += [
+            "",
+            "## Sources",
+            "",
+            *(f"- {each['tool']} in step {each['step']} (`{each['call']}`)" for each in sources),
+        ]
     if run.warnings:
         lines += ["", "## Warnings", "", *(f"- {plain_line(warning)}" for warning in run.warnings)]
     return lines

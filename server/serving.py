@@ -1,31 +1,37 @@
 """Serving hosts over stdio or HTTP, and ending cleanly: at a signal or a closed stdin no child process stays behind."""
 
-import hmac
+import importlib
+import ipaddress
 import logging
 import os
-import secrets
 import signal
+import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from journal.errors import SteprelayError
-from journal.settings import state_folder
+from journal.outlet import Outlet
 from journal.world import World
 
+from .bearer import BearerOnly
 from .found_settings import Found
-from .host import build_host_server, request_state_key
+from .host import build_host_server
+from .kept_secret import local_token, request_state_key
+from .log_file import start_logging
 from .product import Product
-from .settings import load_settings
+from .settings import Settings, load_settings
+
+__all__ = ["Address", "NotServed", "Readiness", "check_address", "local_token", "serve_http", "serve_stdio"]
 
 log = logging.getLogger(__name__)
 
-_LAST_SECONDS = 8.0
+_LAST_SECONDS = 7.0
 """Closing everything may take so long; then the process ends all the same."""
 
 
@@ -42,27 +48,32 @@ class NotServed(SteprelayError):
     """An address that must not, or cannot, be served."""
 
 
+class NotStarted(SteprelayError):
+    """What the machine lacks for steprelay to work, such as a folder that can be written to."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"steprelay cannot start: {error.filename or 'the system'}: {error.strerror or error}; make the place "
+            "usable, or set `store` in the settings (or XDG_STATE_HOME) to another one"
+        )
+
+
 class Readiness:
     """The product once it is open, or the reason why there is none; asking waits until one of the two is known."""
 
     def __init__(self) -> None:
         self._known = anyio.Event()
-        self._product: Product | None = None
-        self._problem: SteprelayError | None = None
+        self._product: Product | SteprelayError | None = None
 
-    def opened(self, product: Product) -> None:
+    def known(self, product: Product | SteprelayError) -> None:
         self._product = product
-        self._known.set()
-
-    def failed(self, problem: SteprelayError) -> None:
-        self._problem = problem
         self._known.set()
 
     async def __call__(self) -> Product:
         await self._known.wait()
-        if self._product is None:
-            raise self._problem or SteprelayError("steprelay could not start; its log says why")
-        return self._product
+        if isinstance(self._product, Product):
+            return self._product
+        raise self._product or SteprelayError("steprelay is not open")
 
 
 async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str], world: World) -> None:
@@ -70,7 +81,7 @@ async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str],
     from mcp.server.stdio import stdio_server
 
     async def serve(ready: Readiness) -> None:
-        server = build_host_server(ready, state_key=request_state_key(state_folder()))
+        server = build_host_server(ready, state_key=_state_key())
         async with stdio_server() as (receive, send):
             await server.run(receive, send, server.create_initialization_options())
 
@@ -78,40 +89,52 @@ async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str],
 
 
 async def serve_http(found: Callable[[], Found], address: Address, *, environ: Mapping[str, str], world: World) -> None:
-    """Serve any number of hosts at http://HOST:PORT/mcp until a signal comes."""
+    """Serve any number of hosts at http://HOST:PORT/mcp until a signal comes. Raises NotServed."""
+    import uvicorn
 
-    async def serve(ready: Readiness) -> None:
-        import uvicorn
+    with _listening(address) as listener:
 
-        server = build_host_server(ready, state_key=request_state_key(state_folder()))
-        app = server.streamable_http_app(host=address.host)
-        if address.token is not None:
-            app.add_middleware(_BearerOnly, token=address.token)
-        config = uvicorn.Config(app, host=address.host, port=address.port, log_config=None, timeout_graceful_shutdown=2)
-        http = uvicorn.Server(config)
-        sys.stderr.write(f"steprelay serves http://{address.host}:{address.port}/mcp\n")
-        await http.serve()
+        async def serve(ready: Readiness) -> None:
+            app = build_host_server(ready, state_key=_state_key()).streamable_http_app(host=address.host)
+            if address.token is not None:
+                app.add_middleware(BearerOnly, token=address.token)
+            config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            sys.stderr.write(f"steprelay serves http://{host}:{listener.getsockname()[1]}/mcp\n")
+            await uvicorn.Server(config).serve(sockets=[listener])
 
-    await _serve(found, serve, environ=environ, world=world)
-
-
-def local_token() -> tuple[str, Path]:
-    """The bearer token of this user and the 0600 file that holds it, made at first use."""
-    path = state_folder() / "http-token"
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        pass
-    else:
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(32))
-    return path.read_text(encoding="ascii").strip(), path
+        await _serve(found, serve, environ=environ, world=world)
 
 
 def check_address(host: str, *, authenticated: bool) -> None:
     """Raises NotServed for an address beyond this machine without authentication."""
-    if not authenticated and host not in ("127.0.0.1", "localhost", "::1"):
+    if not authenticated and not _is_loopback(host):
         raise NotServed(f"--no-auth is for loopback only, not for {host}; leave it out, or serve 127.0.0.1")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise NotServed(f"{where} cannot be served: {error.strerror or error}; choose another with --http") from error
+
+
+def _state_key() -> bytes:
+    """Where no key can be kept, open questions do not outlive this process."""
+    try:
+        return request_state_key()
+    except OSError as error:
+        log.warning("no_state_key", extra={"error": str(error)})
+        return os.urandom(32)
 
 
 async def _serve(
@@ -125,14 +148,13 @@ async def _serve(
 
     The thread that reads stdin cannot be interrupted, so the process is ended once all that is ours is closed.
     """
-    end = _End()
+    end, ready = _End(), Readiness()
     async with anyio.create_task_group() as group:
-        ready = Readiness()
         group.start_soon(end.at_signal)
         group.start_soon(end.after, serve, ready)
-        async with _opened(ready, found, environ=environ, world=world):
-            await end.reached.wait()
-            end.in_any_case()
+        with end.once_left():
+            async with _opened(ready, found, environ=environ, world=world):
+                await end.reached.wait()
         end.now()
 
 
@@ -146,19 +168,30 @@ class _End:
     async def at_signal(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for number in signals:
-                self._code = 128 + int(number)
-                self.reached.set()
+                self._come(128 + int(number))
 
     async def after(self, serve: Callable[[Readiness], Awaitable[None]], ready: Readiness) -> None:
-        try:
+        with self.once_left():
             await serve(ready)
-        finally:
-            self.reached.set()
 
-    def in_any_case(self) -> None:
-        timer = threading.Timer(_LAST_SECONDS, os._exit, (self._code,))
-        timer.daemon = True
-        timer.start()
+    @contextmanager
+    def once_left(self) -> Generator[None]:
+        """The end comes when the block is left, whatever by."""
+        try:
+            yield
+        except Exception:  # it would wait for the thread that reads stdin, and the host for an answer
+            log.exception("serving_failed")
+            self._come(1)
+        else:
+            self._come(0)
+
+    def _come(self, code: int) -> None:
+        if not self.reached.is_set():
+            self._code = code
+            timer = threading.Timer(_LAST_SECONDS, os._exit, (code,))
+            timer.daemon = True
+            timer.start()
+            self.reached.set()
 
     def now(self) -> None:
         logging.shutdown()
@@ -170,30 +203,27 @@ class _End:
 async def _opened(
     ready: Readiness, found: Callable[[], Found], *, environ: Mapping[str, str], world: World
 ) -> AsyncGenerator[None]:
-    from .assembly import open_product
-
     async with AsyncExitStack() as stack:
         try:
-            settings = load_settings(found(), environ=environ, lenient=True)
-            ready.opened(await stack.enter_async_context(open_product(settings, world=world)))
+            settings = await anyio.to_thread.run_sync(_loaded, found, environ)
+            from .assembly import open_product
+
+            ready.known(await stack.enter_async_context(open_product(settings, world=world)))
         except SteprelayError as error:
-            sys.stderr.write(f"steprelay: {error}\n")
-            ready.failed(error)
+            _say(ready, error)
+        except OSError as error:
+            _say(ready, NotStarted(error))
         yield
 
 
-class _BearerOnly:
-    """Lets a request through only with the local token."""
+def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
+    """The settings, and with them what a product is made of: reading and importing must not hold the handshake up."""
+    settings = load_settings(found(), environ=environ, lenient=True)
+    start_logging(Outlet(settings.secrets))
+    importlib.import_module("server.assembly")
+    return settings
 
-    def __init__(self, app: Callable[..., Awaitable[None]], token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
 
-    async def __call__(self, scope: dict[str, object], receive: object, send: Callable[..., Awaitable[None]]) -> None:
-        headers = dict(scope.get("headers", ()))  # type: ignore[call-overload]
-        shown = headers.get(b"authorization", b"")
-        if scope["type"] == "http" and not hmac.compare_digest(shown, self._expected):
-            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
-            await send({"type": "http.response.body", "body": b"show the token of the http-token file as Bearer"})
-            return
-        await self._app(scope, receive, send)
+def _say(ready: Readiness, problem: SteprelayError) -> None:
+    sys.stderr.write(f"steprelay: {problem}\n")
+    ready.known(problem)

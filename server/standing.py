@@ -12,7 +12,7 @@ from journal.store import Store
 
 from .action_view import time_text
 from .run_view import ActionView, RunView
-from .words import MARKS, duration, one_line
+from .words import MARKS, duration, ended_as, one_line
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,14 @@ async def standing_of(store: Store, run_id: str) -> Standing:
 
 def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], str]) -> list[str]:
     """The run as a person reads it; `how` gives a command as it has to be typed."""
-    reason = f" ({view.stop_reason})" if view.stop_reason not in (None, "done") else ""
     driver = f"{standing.driver}, last sign {standing.lease_age:g} s ago" if standing.driver else "nobody"
     usage = view.usage
     known = "" if usage.cost_known else "at least "
     lines = [
         f"run      {view.run_id}",
         f"goal     {escaped(one_line(standing.goal))}",
-        f"status   {view.status}{reason}",
-        f"driver   {driver}",
+        f"status   {ended_as(view.status, view.stop_reason)}",
+        *([] if view.stop_reason else [f"driver   {driver}"]),
         f"stands   {escaped(standing.stands_on)}, since {standing.since} ({duration(standing.for_seconds)})",
         f"taken    {usage.model_calls} model calls, {usage.tool_calls} tool calls, {known}${usage.cost_usd:.4f}, "
         f"{usage.input_tokens + usage.output_tokens} tokens, {usage.seconds:.1f} s at work",

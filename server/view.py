@@ -124,14 +124,9 @@ def _counts(steps: Sequence[StepRow]) -> StepCounts:
 
 
 def _step_view(step: StepRow) -> StepView:
-    return StepView(
-        id=step.id,
-        title=shortened(step.title, _SUMMARY),
-        kind=step.kind,  # type: ignore[arg-type]
-        worker=step.worker,
-        status=step.status,
-        summary=shortened(step.summary, _SUMMARY),
-    )
+    shown = {name: getattr(step, name) for name in StepView.model_fields}
+    cut = {"title": shortened(step.title, _SUMMARY), "summary": shortened(step.summary, _SUMMARY)}
+    return StepView.model_validate(shown | cut)
 
 
 def _usage_view(usage: Usage) -> UsageView:

@@ -54,4 +54,4 @@ def _ever_smaller(view: RunView) -> Iterator[RunView]:
 
 
 def _short_step(step: StepView) -> StepView:
-    return step.model_copy(update={"summary": shortened(step.summary, 60), "title": shortened(step.title, 60)})
+    return step.model_copy(update={"summary": shortened(step.summary, 40), "title": shortened(step.title, 40)})

@@ -35,9 +35,14 @@ def tokens(usage: Usage) -> str:
 
 def cost(usage: Usage) -> str:
     """US dollars, as a lower bound where a price is not known."""
-    text = f"${usage.cost_usd:.2f}" if usage.cost_usd in (0, 0.0) or usage.cost_usd >= 1 else f"${usage.cost_usd:.4f}"
+    text = f"${usage.cost_usd:.2f}" if usage.cost_usd == 0 or usage.cost_usd >= 1 else f"${usage.cost_usd:.4f}"
     return text if usage.cost_known else f"≥ {text}"
 
 
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def ended_as(status: str, reason: str | None) -> str:
+    """The status, and why the run ended so where that says more."""
+    return status if reason in (None, "done", status) else f"{status} ({reason})"

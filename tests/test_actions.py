@@ -8,7 +8,7 @@ import anyio
 import pytest
 from journals import Clock, create, open_own_store, rows, take
 
-from journal.actions import CHOICES, Action, ActionKind, Decision, Level, LevelTooLow, NewAction
+from journal.actions import CHOICES, Action, ActionKind, Decision, Level, LevelTooLow, NewAction, supersede
 from journal.audit import verify_chain
 from journal.canonical import digest
 from journal.errors import DecisionRefused, UnknownId
@@ -57,9 +57,8 @@ async def test_a_decision_wakes_its_run_and_stands_in_events_and_audit(tmp_path:
     )
     assert (decided.note, decided.content, decided.decided_at, decided.handled) == ("fine", {"x": 1}, clock.at, False)
     assert (event.type, event.step) == ("action.decided", "s")
-    assert event.data == {
-        **{"action_id": action.id, "kind": "call", "choice": "approve", "level": "person", "via": "terminal"},
-    }
+    said = {"action_id": action.id, "kind": "call", "choice": "approve", "level": "person", "via": "terminal"}
+    assert event.data == said
     ((type_, run, data),) = audit
     assert (type_, run) == ("action.decided", action.run)
     assert '"client":"claude"' in data
@@ -189,3 +188,11 @@ async def test_the_audit_of_all_decisions_holds_together(tmp_path: Path) -> None
         for number in range(3):
             await store.decide(await ask(store, subject=str(number)), YES)
         assert await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq"))) is None
+
+
+async def test_an_action_can_be_superseded_while_it_waits_or_is_approved_and_not_after(tmp_path: Path) -> None:
+    async with open_own_store(tmp_path) as store:
+        action = await ask(store)
+        assert await store.database.write("edit", lambda tx: supersede(tx, action))
+        assert not await store.database.write("edit", lambda tx: supersede(tx, action))
+        assert (await store.action(action.id)).state == "superseded"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.canonical import NotCanonical, canonical, digest
+from journal.values import JsonObject
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["$integer", "$$integer", "a$integer"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
@@ -15,19 +16,29 @@ DATA = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT
 
 
 def read_back(data: Any) -> Any:
-    if isinstance(data, list):
-        return [read_back(item) for item in data]
-    if isinstance(data, dict):
-        if set(data) == {"$integer"}:
-            return int(data["$integer"])
-        return {(key[1:] if key.endswith("$integer") else key): read_back(item) for key, item in data.items()}
-    return data
+    match data:
+        case {"$integer": digits}:
+            return int(digits)
+        case dict():
+            members: JsonObject = data
+            return {(key[1:] if key.endswith("$integer") else key): read_back(item) for key, item in members.items()}
+        case list():
+            items: list[Any] = data
+            return [read_back(item) for item in items]
+        case _:
+            return data
 
 
 def shuffled(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: shuffled(data[key]) for key in reversed(data)}
-    return tuple(shuffled(item) for item in data) if isinstance(data, list) else data
+    match data:
+        case dict():
+            members: JsonObject = data
+            return {key: shuffled(members[key]) for key in reversed(members)}
+        case list():
+            items: list[Any] = data
+            return tuple(shuffled(item) for item in items)
+        case _:
+            return data
 
 
 @given(DATA)

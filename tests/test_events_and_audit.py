@@ -1,5 +1,6 @@
 """A run's history for readers, and the chain of hashes over all decisions and effects."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ async def test_events_are_numbered_from_1_in_each_run_and_read_on_from_any(tmp_p
     async with open_own_store(tmp_path, clock.world) as store:
         one, other = await create(store, goal="one"), await create(store, goal="other")
         journal = await take(store, one)
-        await journal.say(NewEvent("step.started", {"kind": "call"}, step="s"), NewEvent("call.started", {}, "s", "c_1"))
+        await journal.say(
+            NewEvent("step.started", {"kind": "call"}, step="s"), NewEvent("call.started", {}, "s", "c_1")
+        )
         await (await take(store, other)).say(NewEvent("warning", {"text": "x"}))
         events = await store.events(one, after=1)
         assert [event.seq for event in await store.events(other)] == [1, 2]
@@ -44,10 +47,7 @@ async def test_no_secret_and_no_broken_text_gets_into_events_and_audit(tmp_path:
 async def put_lines(store: Store, *texts: str) -> None:
     for number, text in enumerate(texts):
         line = AuditLine("test", {"text": text}, run=None if number % 2 else "r_1")
-
-        def put(tx: object, line: AuditLine = line) -> None:
-            append_audit(tx, line, owner="me", at=store.world.now(), outlet=store.outlet)  # type: ignore[arg-type]
-
+        put = partial(append_audit, line=line, owner="me", at=store.world.now(), outlet=store.outlet)
         await store.database.write("audit", put)
 
 

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import anyio
 import pytest
-from journals import Clock, change, create, open_own_store, rows
+from journals import Clock, change, create, open_own_store, rows, until
 
 from journal.errors import StoreError
 from journal.lease import DEAD_SECONDS, HEARTBEAT_SECONDS, Lease, LeaseWatch, forget_dead, open_lease
@@ -126,10 +125,11 @@ async def test_a_lease_renewed_while_its_lock_is_free_refuses_the_store(tmp_path
             await watch.living()
 
 
-async def until(store: Store, sql: str, expected: list[tuple[object, ...]]) -> None:
-    with anyio.fail_after(5):
-        while await rows(store, sql) != expected:
-            await anyio.sleep(0.01)
+async def until_found(store: Store, sql: str, *expected: object) -> None:
+    async def found() -> bool:
+        return await rows(store, sql) == [expected]
+
+    await until(found)
 
 
 async def test_the_heartbeat_is_renewed_and_comes_back_where_others_had_forgotten_it(tmp_path: Path) -> None:
@@ -139,14 +139,17 @@ async def test_the_heartbeat_is_renewed_and_comes_back_where_others_had_forgotte
         open_lease(store, fingerprint="print", settings_path="s", every=0.01) as lease,
     ):
         clock.at += 100
-        await until(store, "SELECT heartbeat_at FROM leases", [(clock.at,)])
+        await until_found(store, "SELECT heartbeat_at FROM leases", clock.at)
         await change(store, "DELETE FROM leases")
-        await until(store, "SELECT id, heartbeat_at FROM leases", [(lease.id, clock.at)])
+        await until_found(store, "SELECT id, heartbeat_at FROM leases", lease.id, clock.at)
 
 
 async def test_a_heartbeat_that_fails_is_logged_and_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    async def logged() -> bool:
+        return bool(caplog.records)
+
     clock = Clock()
     sick = "CREATE TRIGGER sick BEFORE UPDATE ON leases BEGIN SELECT RAISE(ABORT, 'disk I/O error'); END"
     async with (
@@ -154,12 +157,10 @@ async def test_a_heartbeat_that_fails_is_logged_and_tried_again(
         open_lease(store, fingerprint="print", settings_path="s", every=0.01),
     ):
         await change(store, sick)
-        with anyio.fail_after(5):
-            while not caplog.records:
-                await anyio.sleep(0.01)
+        await until(logged)
         await change(store, "DROP TRIGGER sick")
         clock.at += 100
-        await until(store, "SELECT heartbeat_at FROM leases", [(clock.at,)])
+        await until_found(store, "SELECT heartbeat_at FROM leases", clock.at)
     assert {(record.levelno, record.msg) for record in caplog.records} == {(logging.ERROR, "heartbeat_failed")}
     assert "disk I/O error; free some space" in caplog.records[0].__dict__["error"]
 

@@ -35,12 +35,12 @@ async def test_a_reservation_that_does_not_fit_is_refused_by_the_name_of_its_lim
     tmp_path: Path, amount: dict[str, Any], limit: str, allowed: float
 ) -> None:
     limits = replace(LIMITS, usd_day=0.5) if limit == "usd_day" else LIMITS
-    async with open_own_store(tmp_path) as store:
+    async with open_own_store(tmp_path, Clock().world) as store:
         journal = await take(store, await create(store), limits=limits)
         with pytest.raises(BudgetReached) as refused:
             await journal.begin_call(model("k", **amount))
         assert (refused.value.limit, refused.value.allowed, refused.value.used) == (limit, allowed, 0)
-        assert await journal.usage() == replace(Usage(), seconds=(await journal.usage()).seconds)
+        assert await journal.usage() == Usage()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,7 @@ async def test_what_was_taken_replaces_what_was_set_aside(tmp_path: Path) -> Non
         assert await journal.usage() == Usage(model_calls=1)
         await journal.end_call("k", MEANING, "reply", spent=Spent(100, 20, 5, 0.25))
         assert await journal.usage() == Usage(1, 0, 100, 20, 5, 0.25, cost_known=True, seconds=0)
+        assert await store.usage(await store.run(journal.run.id)) == await journal.usage()
         await journal.begin_call(model("k2", tokens=780, usd=0.6))
         await journal.end_call("k2", MEANING, "reply", spent=Spent(1, 1, cost_known=False))
         assert not (await journal.usage()).cost_known

@@ -11,7 +11,7 @@ import toys
 from main_job import GOAL, MARKER
 from mcp_hosts import Era, Host, answers, open_stdio_host, serve, text_of
 from model_server import markers_in
-from toys import open_http_product
+from http_product import open_http_product
 
 pytestmark = pytest.mark.e2e
 

@@ -106,8 +106,16 @@ async def test_a_recorded_reply_is_given_back_whole_and_nobody_is_asked_again(tm
         assert (event.step, event.data) == (
             "s",
             {
-                "role": "worker", "model": "m", "key": "k", "input_tokens": 100, "output_tokens": 20,
-                "cached_tokens": 10, "cost_usd": 0.5, "cost_known": True, "finish": "stop", "retries": 0,
+                "role": "worker",
+                "model": "m",
+                "key": "k",
+                "input_tokens": 100,
+                "output_tokens": 20,
+                "cached_tokens": 10,
+                "cost_usd": 0.5,
+                "cost_known": True,
+                "finish": "stop",
+                "retries": 0,
             },
         )
 

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from planner_rig import TOOLS, call, tool
 
+from downstream.policy_settings import PolicySettings
+from downstream.tools import Tool
 from executors.settings import WorkerSettings, built_in_workers
 from executors.step import CallStep
 from planner.checker import Bounds, check_given_plan, check_plan
@@ -15,15 +17,19 @@ Json = Any
 WORKERS = (*built_in_workers(), WorkerSettings(name="reader", tools=("notes.*",), disallowed_tools=("notes.read",)))
 
 
+def is_denied(tool: Tool) -> bool:
+    return tool.full_name == "notes.denied"
+
+
 def bounds(**changes: Json) -> Bounds:
     tools = (*TOOLS, tool("notes.denied"), tool("long.name"))
-    fields: Json = {
+    fields: dict[str, Json] = {
         "tools": tools,
         "workers": {worker.name: worker for worker in WORKERS},
-        "denied": lambda tool: tool.full_name == "notes.denied",
+        "denied": is_denied,
         "max_steps": 20,
     }
-    return Bounds(**(fields | changes))
+    return Bounds(**{**fields, **changes})
 
 
 def worker(id_: str = "w", **fields: Json) -> Json:
@@ -36,7 +42,7 @@ def errors_of(*steps: Json, **changes: Json) -> list[str]:
     return list(raised.value.errors)
 
 
-WRONG = {
+WRONG: dict[str, tuple[list[Json], list[str]]] = {
     "empty": ([], ["the plan has no step; it needs at least one"]),
     "not an object": (["a"], ['step 1 is not an object; write {"id": …, "kind": …}']),
     "unknown kind": (
@@ -186,7 +192,7 @@ def test_a_reply_that_is_no_plan_says_what_a_plan_is(data: Json) -> None:
 
 
 def test_a_plan_error_is_a_value_error_that_lists_every_error() -> None:
-    with pytest.raises(ValueError, match="(?s)no step 'x' to drop.*- second"):
+    with pytest.raises(ValueError, match=r"(?s)no step 'x' to drop.*- second"):
         raise PlanError(["no step 'x' to drop", "second"])
 
 
@@ -281,8 +287,6 @@ def test_a_worker_without_its_tools_leaves_the_list_with_a_warning() -> None:
 
 
 def test_only_a_rule_without_conditions_keeps_a_tool_out_of_plans() -> None:
-    from downstream.policy_settings import PolicySettings
-
     policy = PolicySettings.model_validate(
         {
             "rules": ({"deny": "*.denied"}, {"deny": "notes.read", "when": {"/path": {"prefix": "x"}}}, {"ask": "a.w"}),

@@ -8,7 +8,7 @@ import typer
 
 from downstream.prompt_text import escaped
 from server.follow import Snapshot
-from server.words import cost, counted, tokens
+from server.words import cost, counted, ended_as, tokens
 
 
 def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
@@ -43,7 +43,7 @@ def _tell_answer(answer: str) -> None:
 
 def _verdict(now: Snapshot) -> str:
     run, usage = now.run, now.usage
-    state = run.status.replace("_", " ") + (f" ({run.stop_reason})" if run.stop_reason not in (None, "done") else "")
+    state = ended_as(run.status.replace("_", " "), run.stop_reason)
     steps = [step for step in now.steps if not step.dropped]
     done = sum(step.status == "succeeded" for step in steps)
     parts = [

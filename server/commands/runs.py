@@ -175,13 +175,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_list(lines: "list[RunLine]") -> None:
+    from server.words import ended_as
+
     if not lines:
         typer.echo('No runs yet. `steprelay run "…"` begins one, `steprelay demo` shows one.')
     room = shutil.get_terminal_size((160, 24)).columns
     for line in lines:
-        ended = f" ({line.stop_reason})" if line.stop_reason not in (None, "done") else ""
+        status = ended_as(line.status, line.stop_reason)
         needs = f"needs {line.needs}: " if line.needs else ""
         goal = " ".join(line.goal.split())
         when = line.created_at[:16].replace("T", " ")
-        whole = f"{line.run_id}  {when}  {line.status + ended:<22}  ${line.cost_usd:<7.4f}  {needs}{goal}"
+        whole = f"{line.run_id}  {when}  {status:<22}  ${line.cost_usd:<7.4f}  {needs}{goal}"
         typer.echo(whole if len(whole) <= room else f"{whole[: room - 1]}…")

@@ -1,16 +1,18 @@
 """Stores, runs and clocks for tests of the journal."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from journal.database import Transaction
 from journal.ledger import Limits
 from journal.outlet import Outlet
 from journal.run_journal import RunJournal
-from journal.runs import NewRun
+from journal.runs import NewRun, Run
 from journal.store import Store, open_store
 from journal.values import Json
 from journal.world import World
@@ -54,6 +56,24 @@ async def take(store: Store, run_id: str, *, driver: str = "driver", limits: Lim
     journal = await store.take(await store.run(run_id), driver=driver, limits=lambda run: limits)
     assert journal is not None
     return journal
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, within: float = 20.0) -> None:
+    """Wait for something that another process or a thread brings about."""
+    with anyio.fail_after(within):
+        # Nothing in this process could tell of it.
+        while not await holds():  # noqa: ASYNC110
+            await anyio.sleep(0.005)
+
+
+async def ended(store: Store, run_id: str) -> Run:
+    """The run, once it has ended."""
+
+    async def has_ended() -> bool:
+        return (await store.run(run_id)).ended
+
+    await until(has_ended)
+    return await store.run(run_id)
 
 
 async def rows(store: Store, sql: str, *parameters: Json) -> list[tuple[Any, ...]]:

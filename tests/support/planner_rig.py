@@ -1,6 +1,6 @@
 """A planner floor over a real store: models and executors are plain functions that say what a test wants."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ LIMITS = Limits(model_calls=80, tool_calls=120, tokens=600_000, usd=2.0, usd_day
 def tool(name: str, properties: Json = None, *, required: Sequence[str] = (), class_: Any = "read") -> Tool:
     """A tool `server.name` with a plain schema."""
     server, _, short = name.partition(".")
-    schema = {
+    schema: Json = {
         "type": "object",
         "properties": properties or {},
         "required": list(required),
@@ -94,7 +94,7 @@ class Models:
             case "revise_plan":
                 return self.revisions[min(number, len(self.revisions)) - 1]
             case _:
-                return self.answer if isinstance(self.answer, Exception | dict) else {"answer": self.answer}
+                return {"answer": self.answer} if isinstance(self.answer, str) else self.answer
 
     def count(self, name: str) -> int:
         return sum(question.form.name == name for question in self.asked)
@@ -180,7 +180,7 @@ class Rig:
     steps: Steps = field(default_factory=Steps)
     tools: Tools = field(default_factory=Tools)
     workers: tuple[WorkerSettings, ...] = built_in_workers()
-    budget: BudgetSettings = BudgetSettings()
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
     revise: Revise = "on_trigger"
     limits: Limits = LIMITS
     warnings: tuple[str, ...] = ()
@@ -232,6 +232,6 @@ class Rig:
 
 
 @asynccontextmanager
-async def open_rig(folder: Path, world: World | None = None) -> AsyncIterator[Rig]:
+async def open_rig(folder: Path, world: World | None = None) -> AsyncGenerator[Rig]:
     async with open_store(folder / "s.db", world or World(), Outlet(), owner="me") as store:
         yield Rig(store)

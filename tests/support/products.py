@@ -19,14 +19,11 @@ from server.settings import Found, load_settings
 STATE_KEY = bytes(range(32))
 
 
-class TestProduct(NamedTuple):
-    """The product and the server in front of it; `log` is that of the ledger server."""
-
-    __test__ = False
+class Opened(NamedTuple):
+    """The product, and the server in front of it."""
 
     product: Product
     server: Server[Any]
-    log: Path
 
 
 def write_settings(
@@ -40,7 +37,7 @@ def write_settings(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "script.json").write_text(json.dumps(script))
     path = folder / "steprelay.json"
-    standing = {"ledger": toys.entry(toys.ledger(folder / "ledger.log", **{"plan": "Ship on Friday."}))}
+    standing = {"ledger": toys.entry(toys.ledger(folder / "ledger.log", plan="Ship on Friday."))}
     whole = {
         "model": f"scripted:{folder / 'script.json'}",
         "store": f"sqlite:///{folder / 'store.db'}",
@@ -59,8 +56,8 @@ async def open_test_product(
     servers: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     world: World | None = None,
-) -> AsyncGenerator[TestProduct]:
-    """The product as a `serve` process would open it, its store and log in `folder`."""
+) -> AsyncGenerator[Opened]:
+    """The product as a `serve` process would open it; its store, and the ledger's `ledger.log`, lie in `folder`."""
     path = write_settings(folder, script=script, servers=servers, settings=settings)
     loaded = load_settings(Found(path, "option"), environ=os.environ, lenient=True)
     async with open_product(loaded, world=world or World()) as product:
@@ -68,7 +65,7 @@ async def open_test_product(
         async def ready() -> Product:
             return product
 
-        yield TestProduct(product, build_host_server(ready, state_key=STATE_KEY), folder / "ledger.log")
+        yield Opened(product, build_host_server(ready, state_key=STATE_KEY))
 
 
 def call_step(id_: str, tool: str, *needs: str, **arguments: Any) -> dict[str, Any]:

@@ -1,0 +1,237 @@
+"""The commands that need no model: what they print, for people and for programs, and which code they end with."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ROOT, steprelay
+from stored_runs import action_now, stored_action, stored_run
+
+from journal.runs import StopReason
+from server.commands.runs_change import changed_budget
+from server.commands.serve import read_address
+from server.exit_codes import UsageProblem
+
+HEAVY = {"litellm", "mcp", "rich", "jsonschema", "ruamel", "httpx2", "uvicorn"}
+
+
+def loaded_by(*words: str) -> set[str]:
+    """The heavy modules that a command has loaded when it ends."""
+    program = (
+        "import sys\nsys.argv = ['steprelay', *sys.argv[1:]]\nfrom server.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write('\\n' + ' '.join({name.split('.')[0] for name in sys.modules}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    return HEAVY & set(ended.stderr.split("\n")[-1].split())
+
+
+def json_of(*words: str, cwd: Path) -> Any:
+    return json.loads(steprelay(*words, cwd=cwd).stdout)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("words", [("--help",), ("runs", "list"), ("approvals",)], ids=" ".join)
+def test_what_must_be_quick_loads_nothing_heavy(words: tuple[str, ...]) -> None:
+    assert loaded_by(*words) == set()
+
+
+@pytest.mark.e2e
+def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
+    listed = steprelay("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert names == [
+        *("serve", "run", "plan", "demo", "approvals", "approve", "deny", "runs", "config", "tool-server"),
+    ]
+    listed = steprelay("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines()] == ["list", "show", "watch", "resume", "cancel", "export"]
+    assert "--grants" not in steprelay("run", "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", " "), "the goal is empty"),
+        (("run", "x" * 20_001), "at most 20,000 are taken"),
+        (("run", "x", "--grants", "f"), "--grants is not built yet"),
+        (("run", "x", "--plan", "nowhere.yaml"), "cannot be read"),
+        (("run", "x", "--context", "nowhere.txt"), "cannot be read"),
+        (("run", "x", "--approve", "maybe"), "'ask', 'deny', 'all'"),
+        (("runs", "show", "r_x"), "no run 'r_x' is known here"),
+        (("runs", "watch", "r_x"), "no run 'r_x' is known here"),
+        (("runs", "resume", "r_x"), "no run 'r_x' is known here"),
+        (("runs", "cancel", "r_x"), "no run 'r_x' is known here"),
+        (("runs", "export", "r_x"), "no run 'r_x' is known here"),
+        (("runs", "list", "--status", "odd"), "there are: planning, running"),
+        (("deny", "a_x"), "no action 'a_x' is known here"),
+        (("config", "trust", "nowhere.yaml"), "no such file"),
+        (("tool-server", "notes", "nowhere"), "it does not exist"),
+        (("serve", "--http", "8080"), "--http takes HOST:PORT"),
+        (("serve", "--http", "0.0.0.0:8080", "--no-auth"), "--no-auth is for loopback only"),
+        (("serve", "--no-auth"), "--no-auth goes with --http"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
+)
+def test_a_command_that_can_do_nothing_says_so_and_exits_2(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    ended = steprelay(*words, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in ended.stderr
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("words", [("run", "x"), ("runs", "list"), ("approvals",), ("config", "show")], ids=" ".join)
+def test_settings_that_cannot_be_used_exit_3_with_file_line_and_fix(tmp_path: Path, words: tuple[str, ...]) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("revise: never\nbudgett: {}\n")
+    ended = steprelay(*words, "--config", str(broken), cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr == f"steprelay: {broken}:2: unknown key 'budgett'; did you mean 'budget'?\n"
+
+
+@pytest.mark.e2e
+def test_a_project_file_is_used_only_after_it_was_trusted(tmp_path: Path) -> None:
+    file = tmp_path / "steprelay.yaml"
+    file.write_text('mcpServers: {fs: {command: npx, args: ["-y", "server"], env: {TOKEN: "${FS_TOKEN:-}"}}}\n')
+    before = steprelay("config", "path", cwd=tmp_path)
+    trusted = steprelay("config", "trust", "steprelay.yaml", cwd=tmp_path)
+    after = steprelay("config", "path", cwd=tmp_path)
+    assert (before.returncode, trusted.returncode, after.returncode) == (3, 0, 0)
+    assert "steprelay config trust" in before.stderr
+    assert "server fs: runs npx -y server" in trusted.stdout
+    assert "variables: FS_TOKEN" in trusted.stdout
+    assert after.stdout == f"{file}\n"
+
+
+@pytest.mark.e2e
+def test_config_show_leaves_secrets_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FS_TOKEN", "hunter2-hunter2")
+    file = tmp_path / "settings.yaml"
+    file.write_text('mcpServers: {fs: {command: x, args: ["${FS_TOKEN}"], env: {FS_TOKEN: "${FS_TOKEN}", HOME: /h}}}\n')
+    shown = json_of("config", "show", "--json", "--config", str(file), cwd=tmp_path)
+    assert shown["servers"][0]["env"] == {"FS_TOKEN": "…", "HOME": "/h"}
+    assert "hunter2" not in json.dumps(shown)
+
+
+@pytest.mark.e2e
+def test_config_schema_is_a_json_schema(tmp_path: Path) -> None:
+    assert "mcpServers" in json_of("config", "schema", cwd=tmp_path)["properties"]
+
+
+@pytest.mark.e2e
+async def test_a_parked_run_is_listed_shown_watched_and_exported(tmp_path: Path) -> None:
+    run_id = await stored_run()
+    action = await stored_action(run_id)
+    listed = json_of("runs", "list", "--json", cwd=tmp_path)["runs"]
+    shown = json_of("runs", "show", run_id, "--json", cwd=tmp_path)
+    text = steprelay("runs", "show", run_id, cwd=tmp_path).stdout
+    watched = steprelay("runs", "watch", run_id, "--json", cwd=tmp_path)
+    exported = json_of("runs", "export", run_id, cwd=tmp_path)
+    waiting = json_of("approvals", "--json", cwd=tmp_path)["actions"]
+    assert [(line["run_id"], line["status"]) for line in listed] == [(run_id, "awaiting_approval")]
+    assert (shown["status"], shown["driver"]) == ("awaiting_approval", None)
+    assert shown["stands_on"] == f"on a decision about mail.send ({action.id})"
+    assert f"approve {action.id}" in text
+    assert "driver   nobody" in text
+    assert watched.returncode == 5
+    types = ["run.created", "step.started", "action.waiting"]
+    assert [json.loads(line)["type"] for line in watched.stdout.splitlines()] == types
+    assert [event["type"] for event in exported["events"]] == types
+    assert [step["id"] for step in exported["steps"]] == ["send"]
+    assert exported["actions"][0]["arguments"] == action.arguments
+    assert [(each["action_id"], each["run_id"]) for each in waiting] == [(action.id, run_id)]
+
+
+@pytest.mark.e2e
+async def test_what_was_typed_as_plain_text_reaches_the_terminal_escaped(tmp_path: Path) -> None:
+    run_id = await stored_run(goal="Clear\x1b[2J the \u202escreen")
+    await stored_action(run_id, {"to": "\x1b]0;owned\x07"})
+    for words in (("runs", "show", run_id), ("approvals",), ("runs", "list"), ("runs", "watch", run_id)):
+        printed = steprelay(*words, cwd=tmp_path).stdout
+        assert printed
+        assert "\x1b" not in printed
+        assert "\u202e" not in printed
+
+
+@pytest.mark.e2e
+async def test_export_writes_a_file_that_only_holds_the_run(tmp_path: Path) -> None:
+    run_id = await stored_run()
+    ended = steprelay("runs", "export", run_id, "-o", "run.json", cwd=tmp_path)
+    refused = steprelay("runs", "export", run_id, "-o", "no/such/run.json", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, refused.returncode) == (0, "", 2)
+    assert json.loads((tmp_path / "run.json").read_text())["run"]["id"] == run_id
+
+
+@pytest.mark.e2e
+async def test_a_denied_action_says_how_its_run_goes_on(tmp_path: Path) -> None:
+    action = await stored_action(await stored_run())
+    ended = steprelay("deny", action.id, cwd=tmp_path)
+    assert (ended.returncode, (await action_now(action.id)).choice) == (0, "deny")
+    assert f"runs resume {action.run}" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("usd", "is no K=V"),
+        ("dollars=5", "is no K=V with one of: steps, revisions"),
+        ("usd=much", "no number"),
+        ("usd=true", "no number"),
+        ("steps=0", "greater than or equal to 1"),
+        ("steps=1.5", "valid integer"),
+    ],
+)
+def test_a_budget_that_is_none_is_refused(change: str, told: str) -> None:
+    with pytest.raises(UsageProblem, match=told):
+        changed_budget({}, [change])
+
+
+def test_a_budget_changes_only_what_was_typed() -> None:
+    changed = changed_budget({"budget": {"usd": 1.0, "steps": 3}, "depth": 1}, ["usd=5", "tokens=10"])
+    assert (changed["depth"], changed["budget"]["usd"], changed["budget"]["steps"], changed["budget"]["tokens"]) == (
+        *(1, 5.0, 3, 10),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("127.0.0.1:80", ("127.0.0.1", 80)), ("[::1]:8765", ("::1", 8765)), ("localhost:1", ("localhost", 1))],
+)
+def test_an_address_is_a_host_and_a_port(text: str, read: tuple[str, int]) -> None:
+    assert read_address(text) == read
+
+
+@pytest.mark.parametrize("text", ["80", ":80", "host", "host:99999", "::1:80"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageProblem, match="HOST:PORT"):
+        read_address(text)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("done", 0), ("budget", 6), ("deadline", 6), ("refused", 7), ("no_progress", 4), ("error", 4), ("cancelled", 130)],
+)
+async def test_the_exit_code_follows_the_stop_reason(reason: StopReason, code: int) -> None:
+    from dataclasses import replace
+
+    from journal.world import World
+    from server.exit_codes import code_of_run
+    from server.opened_store import open_settings_store
+    from stored_runs import settings_now
+
+    run_id = await stored_run()
+    async with open_settings_store(settings_now(), world=World()) as store:
+        run = await store.run(run_id)
+    assert (code_of_run(run), code_of_run(replace(run, stop_reason=reason))) == (5, code)
+
+
+def test_own_processes_do_not_take_the_folder_they_start_in_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "__init__.py").write_text("raise SystemExit('not ours')")
+
+    assert steprelay("--help", cwd=tmp_path).returncode == 0

@@ -1,0 +1,155 @@
+"""`run`, `plan` and `runs resume`: a goal from the command line, to its end, interrupted, handed over and taken up."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import open_terminal, steprelay
+
+pytestmark = pytest.mark.e2e
+
+PLAN = [{"id": "write", "kind": "compose", "title": "Write it", "task": "Write."}]
+
+
+def settings(folder: Path, *, delay: float = 0, **more: Any) -> list[str]:
+    """Settings with a model that writes one text; returns the option that names them."""
+    script = {"plan": PLAN, "steps": {"write": {"text": "hello", "delay": delay}}, "answer": "Done."}
+    (folder / "script.json").write_text(json.dumps(script | more))
+    (folder / "settings.json").write_text('{"model": "scripted:script.json"}')
+    return ["--config", "settings.json"]
+
+
+def listed(folder: Path, option: list[str]) -> list[Any]:
+    runs: list[Any] = json.loads(steprelay("runs", "list", "--json", *option, cwd=folder).stdout)["runs"]
+    return runs
+
+
+def test_a_run_prints_plain_lines_into_a_pipe_and_ends_with_its_answer(tmp_path: Path) -> None:
+    ended = steprelay("run", "say hello", *settings(tmp_path), cwd=tmp_path)
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended.stderr
+    assert lines[0].startswith("● run              r_")
+    assert lines[1:7] == [
+        "  goal             say hello",
+        "● plan             1 step",
+        "    write          compose  Write it",
+        "▶ write            Write it",
+        "✔ write            hello",
+        "",
+    ]
+    assert "Done." in lines
+    assert "! scripted model: " in ended.stdout
+
+
+def test_with_json_each_line_is_an_event_and_there_is_nothing_else(tmp_path: Path) -> None:
+    ended = steprelay("run", "say hello", "--json", *settings(tmp_path), cwd=tmp_path)
+    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert ended.returncode == 0, ended.stderr
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert (events[0]["type"], events[-1]["type"]) == ("run.created", "run.ended")
+
+
+def test_a_context_can_come_from_stdin(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    ended = steprelay("run", "say hello", "--context", "-", *option, cwd=tmp_path, stdin="known: all")
+    run_id = listed(tmp_path, option)[0]["run_id"]
+    exported = json.loads(steprelay("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    assert (ended.returncode, exported["run"]["context"], exported["run"]["goal_label"]) == (0, "known: all", "user")
+
+
+def test_a_plan_is_printed_changed_and_followed(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    printed = steprelay("plan", "say hello", *option, cwd=tmp_path)
+    written = steprelay("plan", "say hello", "-o", "plan.yaml", *option, cwd=tmp_path)
+    assert printed.stdout == "steps:\n- id: write\n  title: Write it\n  kind: compose\n  task: Write.\n"
+    assert (written.stdout, (tmp_path / "plan.yaml").read_text()) == ("", printed.stdout)
+    (tmp_path / "plan.yaml").write_text(printed.stdout.replace("Write it", "Write it well"))
+    ended = steprelay("run", "say hello", "--plan", "plan.yaml", *option, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert "▶ write            Write it well" in ended.stdout
+
+
+def test_an_invalid_plan_exits_2_with_everything_that_is_wrong_and_begins_no_run(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    steps = [{"id": "a", "kind": "call", "tool": "nope.x", "needs": ["zz"]}, {"id": "a", "kind": "walk"}]
+    (tmp_path / "bad.json").write_text(json.dumps({"steps": steps}))
+    (tmp_path / "none.json").write_text("[]")
+    ended = steprelay("run", "x", "--plan", "bad.json", *option, cwd=tmp_path)
+    detached = steprelay("run", "x", "--detach", "--plan", "bad.json", *option, cwd=tmp_path)
+    none = steprelay("run", "x", "--plan", "none.json", *option, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "unknown tool 'nope.x'" in ended.stderr
+    assert "kind 'walk' is unknown" in ended.stderr
+    assert (detached.returncode, detached.stderr, none.returncode) == (2, ended.stderr, 2)
+    assert listed(tmp_path, option) == []
+
+
+def test_without_a_model_it_exits_3_with_the_ways_to_get_one(tmp_path: Path) -> None:
+    for words in (["run", "x"], ["run", "x", "--detach"], ["plan", "x"]):
+        ended = steprelay(*words, cwd=tmp_path)
+        assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
+        assert "three ways to get one" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_exits_130_says_how_to_go_on_and_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+    option = settings(tmp_path, delay=60)
+    with open_terminal("run", "say hello", *option, cwd=tmp_path) as terminal:
+        terminal.expect("Write it")
+        if number is signal.SIGINT:
+            terminal.process.send_signal(signal.SIGINT)
+        else:
+            terminal.process.terminate()
+        assert terminal.end() == 130
+    told = terminal.seen.partition("go on with: ")[2].split()
+    settings(tmp_path)
+    shown = steprelay(*told[1:3], told[3], *option, cwd=tmp_path)
+    assert (told[1:3], shown.returncode) == (["runs", "resume"], 0), shown.stderr
+    assert [run["status"] for run in listed(tmp_path, option)] == ["succeeded"]
+
+
+def test_an_ended_run_is_reopened_with_another_budget(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    steprelay("run", "say hello", *option, cwd=tmp_path)
+    run_id = listed(tmp_path, option)[0]["run_id"]
+    again = steprelay("runs", "resume", run_id, "--budget", "usd=5", *option, cwd=tmp_path)
+    exported = json.loads(steprelay("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    assert again.returncode == 0, again.stderr
+    assert (exported["run"]["options"]["reopened"], exported["run"]["options"]["budget"]["usd"]) == (1, 5.0)
+    assert [event["type"] for event in exported["events"]].count("run.ended") == 2
+
+
+def test_a_detached_run_prints_its_id_and_ends_without_us(tmp_path: Path) -> None:
+    option = settings(tmp_path, delay=1)
+    ended = steprelay("run", "say hello", "--detach", *option, cwd=tmp_path)
+    run_id = ended.stdout.strip()
+    watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout[:2], watched.returncode) == (0, "r_", 0), watched.stderr
+    assert "✔ write            hello" in watched.stdout
+
+
+def test_a_detached_run_can_be_cancelled(tmp_path: Path) -> None:
+    option = settings(tmp_path, delay=60)
+    run_id = steprelay("run", "say hello", "--detach", *option, cwd=tmp_path).stdout.strip()
+    cancelled = steprelay("runs", "cancel", run_id, *option, cwd=tmp_path)
+    again = steprelay("runs", "cancel", run_id, *option, cwd=tmp_path)
+    watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
+    assert (cancelled.returncode, again.returncode, watched.returncode) == (0, 0, 130)
+    assert cancelled.stdout == f"Run {run_id} is cancelled.\n"
+
+
+def test_a_run_that_nobody_can_drive_is_cancelled_here(tmp_path: Path) -> None:
+    option = settings(tmp_path, delay=60)
+    with open_terminal("run", "say hello", *option, cwd=tmp_path) as terminal:
+        terminal.expect("Write it")
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        terminal.end()
+    run_id = listed(tmp_path, option)[0]["run_id"]
+    watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
+    cancelled = steprelay("runs", "cancel", run_id, "--reason", "no more", *option, cwd=tmp_path)
+    assert (watched.returncode, cancelled.returncode) == (2, 0)
+    assert "stands still" in watched.stderr
+    assert [run["status"] for run in listed(tmp_path, option)] == ["cancelled"]
