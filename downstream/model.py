@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -124,7 +124,8 @@ class _Litellm:
         try:
             response = await litellm.acompletion(**arguments)
             if request.stream:
-                response = litellm.stream_chunk_builder([chunk async for chunk in response])
+                async with aclosing(response):
+                    response = litellm.stream_chunk_builder([chunk async for chunk in response])
         except (litellm.exceptions.openai.OpenAIError, *_FOREIGN) as error:
             raise self._failed(litellm, model, error) from error
         spent = self._spent(litellm, model, request, response)

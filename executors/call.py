@@ -1,5 +1,6 @@
 """A call step: references resolved, one call through the gate, and what came of it, without any model."""
 
+import json
 from typing import assert_never
 
 from downstream.door import Called, Origin, Refused, ToolCall, Waiting
@@ -15,9 +16,10 @@ from .paths import ReferenceMissing
 from .resolve import resolve
 from .step import CallStep
 from .tools_of_step import find_tool
-from .wording import quoted
+from .wording import cut, quoted
 
 _SAFE_TO_REPEAT = frozenset({"read", "egress"})
+_BRIEF = 120
 
 
 async def attempt_call(
@@ -58,8 +60,7 @@ def _attempt(step: CallStep, tool: Tool | None, end: Called | Refused) -> Attemp
 
 
 def _succeeded(step: CallStep, end: Called) -> Outcome:
-    first_line = next((line for line in end.text.splitlines() if line.strip()), "")
-    said = "gave an empty result" if end.empty or not first_line else f"answered {quoted(first_line)}"
+    said = "gave an empty result" if end.empty else f"answered {_brief(end)}"
     return Outcome(
         step.id,
         "succeeded",
@@ -68,6 +69,13 @@ def _succeeded(step: CallStep, end: Called) -> Outcome:
         sources=(Source(step.id, end.tool, end.call),),
         effects=_effects(end),
     )
+
+
+def _brief(end: Called) -> str:
+    """The result in few words: data on one line, or a text's first line."""
+    if not isinstance(end.value.data, str):
+        return cut(json.dumps(end.value.data, ensure_ascii=False), _BRIEF)
+    return quoted(next((line for line in end.text.splitlines() if line.strip()), ""), _BRIEF)
 
 
 def _effects(end: Called) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from downstream.door import Origin, Waiting
 from journal.run_journal import RunJournal
-from journal.values import Json, JsonObject, Value
+from journal.values import Json, JsonObject, Label, Value
 
 from .step import CallStep, ComposeStep, WorkerStep
 
@@ -93,13 +93,20 @@ class Outcome:
         return cls(**fields)
 
 
+PLANNED: Label = frozenset({"plan"})
+
+
 @dataclass(frozen=True)
 class Assignment:
-    """A step to carry out, with the values of the steps that it needs (by step id) and who put it into the plan."""
+    """A step to carry out, with the values of the steps that it needs (by step id) and who put it into the plan.
+
+    `label` is that of the step's own words: of all that a reviser had read; without it they are the first plan's.
+    """
 
     step: CallStep | WorkerStep | ComposeStep
     inputs: dict[str, Value]
     origin: Origin = "plan"
+    label: Label = PLANNED
 
 
 class Execute(Protocol):

@@ -1,10 +1,12 @@
 """Carrying out a step from wherever its memo left off; the outcome is recorded once it is final."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import assert_never
 
-from downstream.door import Waiting
+from downstream.door import Origin, Waiting
 from journal.run_journal import Meaning, RunJournal
+from journal.values import Label, Value
 
 from .attempts import MakeAttempt, attempts
 from .call import attempt_call
@@ -19,7 +21,7 @@ def make_execute(equipment: Equipment) -> Execute:
     """The one way to carry out a step. A step whose outcome is recorded is not looked at again."""
 
     async def execute(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
-        job = Job(assignment.step, assignment.inputs, assignment.origin)
+        job = Job(assignment.step, *_given(assignment))
         key, meaning = f"{job.key}/outcome", Meaning("outcome", job.meaning)
         bounded = under_limits(key, journal.limits)
         for recorded in (key, bounded):
@@ -35,14 +37,17 @@ def make_execute(equipment: Equipment) -> Execute:
     return execute
 
 
+def _given(assignment: Assignment) -> tuple[Mapping[str, Value], Origin, Label]:
+    return assignment.inputs, assignment.origin, assignment.label
+
+
 def _maker(equipment: Equipment, journal: RunJournal, assignment: Assignment) -> MakeAttempt:
-    inputs, origin = assignment.inputs, assignment.origin
     match assignment.step:
         case CallStep() as step:
-            return partial(attempt_call, equipment, journal, Job(step, inputs, origin))
+            return partial(attempt_call, equipment, journal, Job(step, *_given(assignment)))
         case WorkerStep() as step:
-            return partial(attempt_worker, equipment, journal, Job(step, inputs, origin))
+            return partial(attempt_worker, equipment, journal, Job(step, *_given(assignment)))
         case ComposeStep() as step:
-            return partial(attempt_compose, equipment, journal, Job(step, inputs, origin))
+            return partial(attempt_compose, equipment, journal, Job(step, *_given(assignment)))
         case _:
             assert_never(assignment.step)

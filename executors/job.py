@@ -50,11 +50,12 @@ class Equipment:
 
 @dataclass(frozen=True)
 class Job(Generic[S]):
-    """An assignment with the root of its memo keys and the meaning of its rows."""
+    """An assignment with the root of its memo keys and the meaning of its rows; `label` is of the step's own words."""
 
     step: S
     inputs: Mapping[str, Value]
     origin: Origin
+    label: Label
 
     @cached_property
     def key(self) -> str:
@@ -65,13 +66,6 @@ class Job(Generic[S]):
         """The step's definition and hashes of the values that it was given."""
         hashes = {step: _hash(value) for step, value in sorted(self.inputs.items())}
         return {"step": self.step.model_dump(mode="json"), "inputs": hashes}
-
-    @property
-    def label(self) -> Label:
-        """Of the step's own words: clean in the first plan, a model's in a revision."""
-        if self.origin == "plan":
-            return frozenset({"plan"})
-        return frozenset({"model"}).union(*(value.label for value in self.inputs.values()))
 
     @property
     def read(self) -> Label:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Literal, TypeAlias
 
-from downstream.door import Origin
 from executors.contract import Assignment, Outcome
-from journal.values import Json, JsonObject
+from journal.values import Json, JsonObject, Label
 
 from .plan import AnyStep, Plan
 from .planning import read_steps
@@ -190,8 +189,14 @@ class Progress:
         """The step with the values that it needs, as far as there are any."""
         ended = ((need, self.outcomes.get(need)) for need in step.needs)
         inputs = {need: outcome.value for need, outcome in ended if outcome is not None and outcome.value is not None}
-        origin: Origin = "plan" if step.id in self.first else "revision"
-        return Assignment(step, inputs, origin)
+        if step.id in self.first:
+            return Assignment(step, inputs)
+        return Assignment(step, inputs, "revision", self._read_by_revisers())
+
+    def _read_by_revisers(self) -> Label:
+        """The label of a revision's own words: its model has read of every outcome."""
+        values = (outcome.value for outcome in self.outcomes.values() if outcome.value is not None)
+        return frozenset({"model"}).union(*(value.label for value in values))
 
     def required(self) -> Iterable[tuple[AnyStep, Outcome | None]]:
         """The steps that decide how the run ends, with what became of them."""

@@ -23,6 +23,7 @@ _STYLES = {
     "refused": "red",
     "running": "cyan",
     "waiting": "bold yellow",
+    "awaiting_approval": "bold yellow",
 }
 _EXPLAINED = frozenset({"failed", "partial", "refused"})
 """Statuses whose summary is shown: a person wants to know why."""

@@ -28,7 +28,7 @@ def show_lines(now: Snapshot) -> None:
 
 def _line(mark: str, name: str, text: str) -> str:
     told = escaped(" ".join(text.splitlines()))
-    whole = f"{mark} {name:<16} {told}".rstrip()
+    whole = f"{mark} {escaped(name):<16} {told}".rstrip()
     return whole if len(whole) <= _WIDTH else f"{whole[: _WIDTH - 1]}…"
 
 

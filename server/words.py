@@ -11,9 +11,10 @@ MARKS = {
     "cancelled": "–",
     "running": "▶",
     "waiting": "‖",
+    "awaiting_approval": "‖",
     "pending": "·",
 }
-"""One character for each status of a step."""
+"""One character for each status of a step, and for a run that waits."""
 
 
 def one_line(text: str) -> str:

@@ -36,7 +36,7 @@ async def test_a_call_gives_its_value_a_summary_and_its_source(tmp_path: Path) -
 
 async def test_the_words_of_a_revision_are_a_models(tmp_path: Path) -> None:
     async with open_bench(tmp_path, act=called, tools=[tool("notes.search")]) as bench:
-        assignment = Assignment(call_step(), {"first": Value("x", NOTES)}, "revision")
+        assignment = Assignment(call_step(), {"first": Value("x", NOTES)}, "revision", NOTES | {"model"})
         await bench.execute(await bench.drive(), assignment)
         (sent,) = bench.sent
         assert (sent.origin, sent.arguments.label, sent.read) == ("revision", NOTES | {"model"}, NOTES | {"model"})

@@ -1,44 +1,39 @@
 """One form for equal JSON data, another for different data."""
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.canonical import NotCanonical, canonical, digest
-from journal.values import JsonObject
+from journal.values import Json, JsonObject
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["$integer", "$$integer", "a$integer"])
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 DATA = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
 
 
-def read_back(data: Any) -> Any:
-    match data:
-        case {"$integer": digits}:
-            return int(digits)
-        case dict():
-            members: JsonObject = data
-            return {(key[1:] if key.endswith("$integer") else key): read_back(item) for key, item in members.items()}
-        case list():
-            items: list[Any] = data
-            return [read_back(item) for item in items]
-        case _:
-            return data
+def rebuilt(data: Json, name: Callable[[str], str], *, items: type[Any]) -> Json:
+    """The same data with its members in reverse, their names changed, and its arrays as `items`."""
+    if isinstance(data, dict):
+        members = cast("JsonObject", data)
+        if set(members) == {"$integer"} and items is list:
+            return int(members["$integer"])
+        return {name(key): rebuilt(members[key], name, items=items) for key in reversed(members)}
+    if isinstance(data, list):
+        return items(rebuilt(item, name, items=items) for item in cast("list[Json]", data))
+    return data
 
 
-def shuffled(data: Any) -> Any:
-    match data:
-        case dict():
-            members: JsonObject = data
-            return {key: shuffled(members[key]) for key in reversed(members)}
-        case list():
-            items: list[Any] = data
-            return tuple(shuffled(item) for item in items)
-        case _:
-            return data
+def read_back(data: Json) -> Json:
+    return rebuilt(data, lambda key: key[1:] if key.endswith("$integer") else key, items=list)
+
+
+def shuffled(data: Json) -> Json:
+    return rebuilt(data, lambda key: key, items=tuple)
 
 
 @given(DATA)

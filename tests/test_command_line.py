@@ -76,7 +76,7 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
         (("serve", "--http", "0.0.0.0:8080", "--no-auth"), "--no-auth is for loopback only"),
         (("serve", "--no-auth"), "--no-auth goes with --http"),
     ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
+    ids=lambda value: "" if isinstance(value, str) else str(value)[:40],
 )
 def test_a_command_that_can_do_nothing_says_so_and_exits_2(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     ended = steprelay(*words, cwd=tmp_path)
@@ -219,10 +219,11 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 async def test_the_exit_code_follows_the_stop_reason(reason: StopReason, code: int) -> None:
     from dataclasses import replace
 
+    from stored_runs import settings_now
+
     from journal.world import World
     from server.exit_codes import code_of_run
     from server.opened_store import open_settings_store
-    from stored_runs import settings_now
 
     run_id = await stored_run()
     async with open_settings_store(settings_now(), world=World()) as store:

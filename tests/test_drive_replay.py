@@ -9,12 +9,13 @@ from typing import Any
 
 import anyio
 import pytest
-from planner_rig import Models, Rig, Steps, approval, call, failed, open_rig, succeeded
+from planner_rig import Models, Rig, Steps, approval, asks_first, call, ending, failed, open_rig, succeeded
 
 from downstream.door import Waiting
+from downstream.model_door import NoModel
 from executors.contract import Assignment, Outcome
 from journal.actions import Decision
-from journal.errors import Fenced
+from journal.errors import Fenced, MemoMismatch
 from journal.run_journal import RunJournal
 from journal.runs import Run
 from planner.drive import make_drive
@@ -227,3 +228,63 @@ async def test_two_runs_at_one_desk_know_nothing_of_each_other(tmp_path: Path) -
         first = await rig.drive(await rig.new_run("one"))
         second = await rig.drive(await rig.new_run("two"))
         assert (first.status, second.status, rig.steps.calls) == ("succeeded", "succeeded", ["a", "a"])
+
+
+async def test_a_drive_that_dies_while_it_plans_keeps_what_it_was_told(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        crash = Crash(2)
+
+        async def before(journal: RunJournal, key: str) -> None:
+            await crash.here()
+
+        rig.models.plans = [{"steps": [call("a", tool="x.y")]}, {"steps": [call("a")]}]
+        rig.models.before = before
+        run_id = await rig.new_run()
+        with crash.scope:
+            await rig.drive(run_id)
+        run = await rig.drive(run_id)
+        assert (run.status, rig.models.count("submit_plan")) == ("succeeded", 2)
+        assert len(await rig.events(run_id, "plan.rejected")) == 1
+
+
+async def test_a_reopened_run_is_taken_up_like_any_other(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.steps = Steps({"b": ending(failed("b")), "w": asks_first("w")})
+        rig.models.revisions = [{"decision": "continue"}, {"decision": "revise", "drop": ["b"], "add": [call("w")]}]
+        run = await rig.run([call("b")])
+        assert run.status == "failed"
+        await rig.store.reopen(run, options={"reopened": 1})
+        run = await rig.drive(run.id)
+        assert run.status == "awaiting_approval"
+        await rig.store.decide((await rig.store.waiting_actions())[0], Decision("approve", "person", "terminal"))
+        run = await rig.drive(run.id)
+        assert (run.status, rig.models.count("revise_plan")) == ("succeeded", 2)
+
+
+async def test_an_answer_that_cannot_be_replayed_is_put_together_by_code(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.answer = MemoMismatch("answer.0", recorded="x", now="y")
+        run = await rig.run([call("a")])
+        assert (run.status, run.answer) == ("succeeded", "**a** (done): a done")
+
+
+async def test_an_error_that_ends_the_drive_is_found_inside_a_group(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+
+        async def grouped(journal: RunJournal, assignment: Assignment) -> Outcome:
+            raise ExceptionGroup("tasks", [ValueError("x"), Fenced(journal.run.id)])
+
+        rig.steps = Steps({"a": grouped})
+        with pytest.raises(Fenced):
+            await rig.run([call("a")])
+
+
+async def test_no_model_at_all_is_said_with_the_way_out(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [NoModel("planner")]
+        run = await rig.drive(await rig.new_run())
+        assert (run.status, run.message) == (
+            "failed",
+            "There is no plan for this goal. No model is set for the planner.",
+        )
+        assert "ANTHROPIC_API_KEY" in run.warnings[0]

@@ -64,8 +64,11 @@ async def test_after_a_budget_is_reached_no_step_starts_and_running_ones_keep_th
 
     async def until_reached(journal: RunJournal, assignment: Assignment) -> Outcome:
         with anyio.fail_after(5):
-            while not await journal.recall("order.1", Meaning("order", None)):
-                await journal.bell.listen(journal.run.id).wait()
+            while True:
+                ring = journal.bell.listen(journal.run.id)
+                if await journal.recall("order.1", Meaning("order", None)):
+                    break
+                await ring.wait()
         reached.set()
         return succeeded("slow")
 

@@ -8,10 +8,10 @@ import jsonschema
 import main_job
 import pytest
 import toys
+from http_product import open_http_product
 from main_job import GOAL, MARKER
 from mcp_hosts import Era, Host, answers, open_stdio_host, serve, text_of
 from model_server import markers_in
-from http_product import open_http_product
 
 pytestmark = pytest.mark.e2e
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import anyio
 import pytest
-from planner_rig import Rig, Steps, asks_first, call, ending, failed, open_rig, succeeded, tool
+from planner_rig import Rig, Steps, approval, asks_first, call, ending, failed, open_rig, succeeded, tool
 
+from downstream.door import Waiting
 from downstream.model_port import ModelFailed
 from executors.contract import Assignment, Outcome
 from journal.actions import Decision
@@ -278,3 +279,65 @@ async def test_a_worker_step_of_a_revision_is_narrowed_to_the_tools_the_plan_had
         run = await rig.run([call("a")])
         [row] = [row for row in await rig.store.steps(run.id) if row.id == "w"]
         assert (run.status, row.definition["tools"]) == ("succeeded", ["notes.search"])
+
+
+async def test_a_widening_decided_while_a_sibling_runs_counts_at_once_and_is_replayed(tmp_path: Path) -> None:
+    fetched = anyio.Event()
+
+    async def until_fetched(journal: RunJournal, assignment: Assignment) -> Outcome:
+        with anyio.fail_after(5):
+            await fetched.wait()
+        return succeeded("slow")
+
+    async def fetch(journal: RunJournal, assignment: Assignment) -> Outcome:
+        fetched.set()
+        return succeeded("fetch")
+
+    async with open_rig(tmp_path) as rig:
+        rig.tools.listed = [*rig.tools.listed, tool("web.fetch")]
+        rig.steps = Steps({"a": ending(failed("a")), "slow": until_fetched, "fetch": fetch, "w": asks_first("w")})
+        new = [call("fetch", tool="web.fetch", arguments={}), call("end", "slow", "fetch")]
+        rig.models.revisions = [revise(*new, drop=["a", "after"])]
+        rig.models.plans = [{"steps": [call("a"), call("slow"), call("after", "slow"), call("w", "slow")]}]
+        run_id = await rig.new_run()
+        async with anyio.create_task_group() as group:
+            group.start_soon(rig.drive, run_id)
+            with anyio.fail_after(5):
+                await rig.store.decide((await rig.waiting(run_id))[0], APPROVE)
+        assert await rig.statuses(run_id) == {
+            "slow": "succeeded",
+            "fetch": "succeeded",
+            "end": "succeeded",
+            "w": "waiting",
+        }
+        await rig.store.decide((await rig.store.waiting_actions())[0], APPROVE)
+        rig.steps = Steps()
+        run = await rig.drive(run_id)
+        assert (run.status, rig.steps.calls, rig.models.count("revise_plan")) == ("succeeded", ["w"], 1)
+
+
+async def test_a_step_that_went_on_while_the_reviser_thought_cannot_be_dropped(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        going = anyio.Event()
+
+        async def decide(journal: RunJournal, key: str) -> None:
+            if key == "revise.1":
+                await rig.store.decide((await rig.store.waiting_actions())[0], APPROVE)
+                with anyio.fail_after(5):
+                    await going.wait()
+            if key == "revise.2":
+                going.set()
+
+        async def goes_on(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
+            end = await approval(journal, "w")
+            if isinstance(end, Outcome):
+                going.set()
+            return end
+
+        rig.budget = BudgetSettings(parallel=1)
+        rig.models.before = decide
+        rig.steps = Steps({"w": goes_on, "a": ending(failed("a"))})
+        rig.models.revisions = [revise(call("n"), drop=["w", "a"]), revise(call("n"), drop=["a"])]
+        run = await rig.run([call("w"), call("a")])
+        assert "step 'w' is running and can't be dropped" in rig.models.texts("revise_plan")[1]
+        assert (run.status, await rig.statuses(run.id)) == ("succeeded", {"w": "succeeded", "n": "succeeded"})

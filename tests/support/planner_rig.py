@@ -11,7 +11,7 @@ from downstream.structured import Question
 from downstream.tools import Tool
 from executors.contract import Assignment, Outcome
 from executors.settings import WorkerSettings, built_in_workers
-from journal.actions import NewAction
+from journal.actions import Action, NewAction
 from journal.ledger import Limits
 from journal.outlet import Outlet
 from journal.run_journal import RunJournal
@@ -217,6 +217,14 @@ class Rig:
         """A new run of this plan, driven once."""
         self.models.plans = [{"steps": list(plan)}]
         return await self.drive(await self.new_run(**options))
+
+    async def waiting(self, run_id: str) -> list[Action]:
+        """What waits for a person, as soon as anything does."""
+        while True:
+            ring = self.store.bell.listen(run_id)
+            if found := await self.store.waiting_actions():
+                return found
+            await ring.wait()
 
     async def statuses(self, run_id: str) -> dict[str, str]:
         return {row.id: row.status for row in await self.store.steps(run_id) if not row.dropped}
