@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 
 import anyio
 
@@ -168,7 +167,8 @@ class _Asking:
 
     async def _with_retries(self, model: str, rate: Rate | None) -> ModelReply:
         limiter, world = self.door.limiter(model), self.journal.world
-        for retry in count():
+        retry = 0
+        while True:
             await self._reserve(model, rate)
             try:
                 async with limiter.slot(world):
@@ -180,10 +180,10 @@ class _Asking:
                 if error.kind in ("rate", "overload"):
                     limiter.refused(world, pause)
                 await self.door.sleep(pause)
+                retry += 1
             else:
                 limiter.answered()
                 return reply
-        raise AssertionError("count() does not end")
 
     async def _reserve(self, model: str, rate: Rate | None) -> None:
         """Set the worst case of the next try aside, on top of what earlier ones took; the row under the key is one."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -221,7 +221,5 @@ def _asked(ladder: "_Ladder[T]") -> str:
 
 
 def _habit(model: str) -> str:
-    try:
-        return f"{model} litellm {version('litellm')}"
-    except PackageNotFoundError:
-        return f"{model} without litellm"
+    versions = [each.version for each in distributions(name="litellm")]
+    return f"{model} litellm {versions[0] if versions else 'absent'}"

@@ -54,11 +54,11 @@ class Halts:
     async def settle(self) -> Halted:
         """With nothing running: whether the run is halted for good, waits for a person's word, or goes on by it."""
         self.untils.pop("budget", None)
-        limit = self._limit()
-        if limit is None:
-            return "none" if self.chronicle.progress.halt is None else "end"
-        if not self.may_raise:
-            return "end"
+        limit, halt = self._limit(), self.chronicle.progress.halt
+        if limit is None and halt is None:
+            return "none"
+        if limit is None or not self.may_raise or (halt is not None and halt.reason != "budget"):
+            return await self._end_held()
         desk, progress = self.chronicle.desk, self.chronicle.progress
         amount = float(getattr(desk.budget, limit))
         number = f"{progress.reopened}.{progress.raises + 1}"
@@ -70,12 +70,17 @@ class Halts:
                 self._held.clear()
                 return "on"
             case "no":
-                for outcome, reached in self._held.values():
-                    await self.chronicle.add(Ended(outcome, reached))
-                return "end"
+                return await self._end_held()
             case action:
                 self.untils["budget"] = action.expires_at
                 return "wait"
+
+    async def _end_held(self) -> Literal["end"]:
+        """The steps that were kept back have ended after all."""
+        while self._held:
+            outcome, limit = self._held.pop(next(iter(self._held)))
+            await self.chronicle.add(Ended(outcome, limit))
+        return "end"
 
     def _limit(self) -> str | None:
         halt = self.chronicle.progress.halt

@@ -76,6 +76,7 @@ class Progress:
     notes: set[str] = field(default_factory=set[str])
     leaving: frozenset[str] = frozenset()
     _order: tuple[str, ...] = ()
+    _words: dict[str, Label] = field(default_factory=dict[str, Label])
 
     def __post_init__(self) -> None:
         self.every = dict(self.plan.by_id)
@@ -97,7 +98,9 @@ class Progress:
     def raise_limit(self) -> bool:
         """A person raised a limit; true if the run had halted for one."""
         self.raises += 1
-        halted, self.halt = self.halt is not None, None
+        halted = self.halt is not None and self.halt.reason == "budget"
+        if halted:
+            self.halt = None
         return halted
 
     def reopen(self, generation: int) -> None:
@@ -142,6 +145,8 @@ class Progress:
             if outcome is not None and not step.optional and not replaces:
                 self.counting[id_] = step
         kept = [step for step in self.plan.steps if step.id not in change.drop]
+        # Of now, not of when the step starts: a replay has to find the same.
+        self._words |= dict.fromkeys((step.id for step in change.add), self._read_so_far())
         self.every |= {step.id: step for step in change.add}
         self.version += 1
         self.plan = Plan((*kept, *change.add))
@@ -191,9 +196,9 @@ class Progress:
         inputs = {need: outcome.value for need, outcome in ended if outcome is not None and outcome.value is not None}
         if step.id in self.first:
             return Assignment(step, inputs)
-        return Assignment(step, inputs, "revision", self._read_by_revisers())
+        return Assignment(step, inputs, "revision", self._words[step.id])
 
-    def _read_by_revisers(self) -> Label:
+    def _read_so_far(self) -> Label:
         """The label of a revision's own words: its model has read of every outcome."""
         values = (outcome.value for outcome in self.outcomes.values() if outcome.value is not None)
         return frozenset({"model"}).union(*(value.label for value in values))

@@ -15,6 +15,8 @@ from server.attach import Host as Client
 from server.product import Product
 from server.progress import Progress
 
+pytestmark = pytest.mark.e2e
+
 ERAS: list[Era] = ["legacy", "modern"]
 MEET = call_step("meet", "ledger.meet", name="gate", parties=2, timeout=60)
 SAY: dict[str, Any] = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it."}

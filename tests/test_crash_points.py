@@ -46,7 +46,7 @@ async def check(store: Store, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "stride", [pytest.param(10, marks=pytest.mark.e2e), pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"]
+    "stride", [pytest.param(20, marks=pytest.mark.e2e), pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 async def test_whatever_the_boundary_a_killed_run_is_finished_with_its_effect_made_once(
     tmp_path: Path, stride: int

@@ -9,7 +9,7 @@ from planner_rig import Steps, approval, asks_first, call, ending, failed, open_
 
 from downstream.door import Waiting
 from executors.contract import Assignment, Outcome
-from journal.actions import Decision
+from journal.actions import Decision, NewAction
 from journal.run_journal import RunJournal
 from planner.settings import BudgetSettings
 
@@ -243,3 +243,18 @@ async def test_events_tell_of_each_step_once_and_name_its_worker(tmp_path: Path)
             ("w", {"status": "succeeded", "summary": "w done"}),
             ("a", {"status": "succeeded", "summary": "a done"}),
         ]
+
+
+async def test_a_decided_question_that_belongs_to_no_step_keeps_no_run_awake(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+
+        async def asks_twice(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
+            login = NewAction("login", "login", "person", "Log in?", {}, {}, "login")
+            if await journal.action("login") is None:
+                await rig.store.decide(await journal.ask(login), Decision("cancel", "person", "terminal"))
+            return await approval(journal, "a")
+
+        rig.steps = Steps({"a": asks_twice})
+        with anyio.fail_after(5):
+            run = await rig.run([call("a")])
+        assert run.status == "awaiting_approval"

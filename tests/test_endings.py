@@ -89,6 +89,14 @@ async def test_a_limit_of_a_worker_alone_does_not_end_the_run(tmp_path: Path, li
         assert (run.stop_reason, rig.steps.calls) == ("error", ["w", "b"])
 
 
+async def test_the_runs_own_limit_of_tool_calls_ends_it(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.limits = replace(LIMITS, tool_calls=0)
+        rig.steps = Steps({"w": ending(Outcome("w", "partial", limit="tool_calls"))})
+        run = await rig.run([{"id": "w", "kind": "worker", "worker": "researcher", "task": "t"}, call("b", "w")])
+        assert (run.stop_reason, rig.steps.calls) == ("budget", ["w"])
+
+
 async def drive_until(rig: Rig, run_id: str, event: anyio.Event, then: Json) -> Run:
     """Drive the run; once `event` is set, `then` happens."""
     with anyio.fail_after(10):
@@ -371,3 +379,16 @@ def test_an_answer_is_cut_with_a_mark_and_its_code_closed() -> None:
 
 def test_a_line_for_people_has_no_markup_that_does_anything() -> None:
     assert plain_line("a\n<img>  `x` ![y](http://e.example)") == "a &lt;img> 'x' y (`http://e.example`)"
+
+
+async def test_a_run_that_makes_no_progress_asks_for_no_budget(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.steps = Steps(
+            {name: ending(failed(name)) for name in ("a", "b", "c")} | {"d": ending(failed("d", limit="usd"))}
+        )
+        change = {"decision": "revise", "drop": ["a"], "add": [call("b")]}
+        rig.models.revisions = [change, {"decision": "revise", "drop": ["b"], "add": [call("c"), call("d")]}]
+        run = await rig.run([call("a")], interactive=True)
+        assert run.ended
+        assert await rig.store.waiting_actions() == []
+        assert (await rig.statuses(run.id))["d"] == "failed"

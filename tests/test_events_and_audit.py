@@ -1,11 +1,10 @@
 """A run's history for readers, and the chain of hashes over all decisions and effects."""
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from journals import Clock, change, create, open_own_store, rows, take
 
 from journal.audit import AuditLine, append_audit, verify_chain
@@ -74,14 +73,11 @@ async def test_a_change_of_any_field_is_found_at_its_line(tmp_path: Path, column
         assert verify_chain(await chain(store)) == 3
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-async def test_a_line_that_is_dropped_repeated_or_moved_is_found(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    async with open_own_store(tmp_path_factory.mktemp("store")) as store:
+async def test_a_line_that_is_dropped_repeated_or_moved_is_found(tmp_path: Path) -> None:
+    async with open_own_store(tmp_path) as store:
         await put_lines(store, "a", "b", "c", "d")
         lines = await chain(store)
-    order = data.draw(st.lists(st.sampled_from(range(4)), min_size=1, max_size=5))
-    kept = verify_chain([lines[place] for place in order])
-    assert (kept is None) == (order == list(range(len(order))))
+    orders = [order for length in range(1, 6) for order in product(range(4), repeat=length)]
+    unnoticed = [order for order in orders if verify_chain(lines[place] for place in order) is None]
+    # What is missing at the end can't be told.
+    assert unnoticed == [(0,), (0, 1), (0, 1, 2), (0, 1, 2, 3)]

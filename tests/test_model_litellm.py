@@ -47,12 +47,12 @@ SECRET = "sk-a-very-secret-key"
 @asynccontextmanager
 async def models_at(server: ModelServer, wire: str, **options: Any) -> AsyncGenerator[Models]:
     base = f"{server.url}/v1" if wire == "openai" else server.url
-    given = {"api_base": base, "api_key": SecretStr(SECRET), "timeout": 20.0} | options
+    given: dict[str, Any] = {"api_base": base, "api_key": SecretStr(SECRET), "timeout": 20.0} | options
     settings = ModelSettings(model=MODELS[wire], options=ModelOptions(**given))
     async with open_models(settings, Outlet([("MY_KEY", SECRET)])) as models:
         yield models
     if wire == "anthropic":
-        # litellm leaves the connection of a stream to the garbage collector, which warns of it at the end of the process.
+        # litellm leaves the connection of a stream to the garbage collector, which would warn of it at the very end.
         gc.collect()
 
 

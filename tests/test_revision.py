@@ -341,3 +341,44 @@ async def test_a_step_that_went_on_while_the_reviser_thought_cannot_be_dropped(t
         run = await rig.run([call("w"), call("a")])
         assert "step 'w' is running and can't be dropped" in rig.models.texts("revise_plan")[1]
         assert (run.status, await rig.statuses(run.id)) == ("succeeded", {"w": "succeeded", "n": "succeeded"})
+
+
+async def test_the_words_of_a_revision_carry_what_was_read_when_it_was_made(tmp_path: Path) -> None:
+    labels: list[Json] = []
+
+    async def note(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
+        labels.append((assignment.origin, sorted(assignment.label)))
+        return await approval(journal, "n")
+
+    async with open_rig(tmp_path) as rig:
+        rig.steps = Steps({"a": ending(failed("a")), "n": note})
+        rig.models.revisions = [revise(call("n"), call("later"), drop=["a"])]
+        run = await rig.run([call("first"), call("a", "first")])
+        await rig.store.decide((await rig.store.waiting_actions())[0], APPROVE)
+        run = await rig.drive(run.id)
+        assert (run.status, labels) == ("succeeded", [("revision", ["model", "private:notes"])] * 2)
+
+
+async def test_the_reviser_sees_what_a_worker_reported_and_whether_it_changed_something(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        report = Outcome(
+            "w", "partial", summary="half of it", suggestions=("ask Ada",), limit="turns", effects=("outbox.send c_1",)
+        )
+        rig.steps = Steps({"w": ending(report), "a": ending(Outcome("a", "failed", problem="not called: x"))})
+        rig.models.revisions = [CONTINUE]
+        await rig.run([{"id": "w", "kind": "worker", "worker": "researcher", "task": "t"}, call("a", "w")])
+        first, second = rig.models.texts("revise_plan")
+        for told in ('"summary": "half of it"', "ask Ada", '"stopped_by": "turns"', '"changed_something": true'):
+            assert told in first
+        assert "the call could not be made with these arguments" in second
+
+
+async def test_with_somebody_there_a_reviser_without_budget_is_asked_again_after_a_raise(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.steps = Steps({"a": ending(failed("a"))})
+        rig.models.revisions = [BudgetReached("usd", allowed=2.0, used=2.0), revise(call("n"), drop=["a"])]
+        run = await rig.run([call("a")], interactive=True)
+        assert run.status == "awaiting_approval"
+        await rig.store.decide((await rig.store.waiting_actions())[0], Decision("raise", "person", "terminal"))
+        run = await rig.drive(run.id)
+        assert (run.status, rig.steps.calls) == ("succeeded", ["a", "n"])

@@ -230,6 +230,7 @@ BROKEN = {
     "no yaml": ("plan: [\n", 2, "not YAML"),
     "no character": ("plan: \x00", 1, "character"),
     "no map": ("- a\n", 1, "script"),
+    "no entry": ("revise:\n- decision: finish\n- 7\n", 3, "revise.1"),
     "infinite": ("answer:\n  delay: .inf\n", 2, "finite"),
     "deep": (f"plan: {'[' * 70}{']' * 70}", 1, "nested deeper"),
 }

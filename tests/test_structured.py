@@ -196,7 +196,10 @@ async def test_a_refusal_ends_it_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_role_whose_reply_is_text_at_heart_takes_it(tmp_path: Path) -> None:
-    form = replace(FORM, from_text=lambda text: Decision(decision=text))
+    def as_words(text: str) -> Decision:
+        return Decision(decision=text)
+
+    form = replace(FORM, from_text=as_words)
     async with asking(tmp_path, "Just words.", '{"decision": "json"}') as at:
         decisions = [(await at.ask(key, replace(QUESTION, form=form))).decision for key in ("a", "b")]
         assert decisions == ["Just words.", "json"]

@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,9 @@ from server.exit_codes import UsageProblem
 from .options import Config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server.serving import Address
     from server.settings import Found
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:\s]+):(?P<port>\d{1,5})")
@@ -32,33 +34,46 @@ def serve(
 
     HTTP wants a bearer token, which lies in a file that only you can read.
     """
-    import anyio
-
     from journal.outlet import Outlet
     from server.log_file import start_logging
-    from server.serving import Address, NotServed, check_address, local_token, serve_http, serve_stdio
     from server.settings import find_settings
 
     if no_auth and http is None:
         raise UsageProblem("--no-auth goes with --http; over stdio there is nobody to show a token")
+    address = None if http is None else _address(*read_address(http), authenticated=not no_auth)
     start_logging(Outlet())
 
     def found() -> "Found":
         # Never the working folder: a host starts servers wherever it happens to be.
         return find_settings(config, environ=os.environ, cwd=None)
 
-    if http is None:
+    _serve(found, address)
+
+
+def _serve(found: "Callable[[], Found]", address: "Address | None") -> None:
+    import anyio
+
+    from server.serving import serve_http, serve_stdio
+
+    if address is None:
         anyio.run(lambda: serve_stdio(found, environ=os.environ, world=World()))
-        return
-    host, port = read_address(http)
+    else:
+        anyio.run(lambda: serve_http(found, address, environ=os.environ, world=World()))
+
+
+def _address(host: str, port: int, *, authenticated: bool) -> "Address":
+    """Where to serve, with its token, having said where that lies. Raises UsageProblem."""
+    from server.serving import Address, NotServed, check_address, local_token
+
     try:
-        check_address(host, authenticated=not no_auth)
+        check_address(host, authenticated=authenticated)
     except NotServed as error:
         raise UsageProblem(str(error)) from error
-    token, path = (None, None) if no_auth else local_token()
-    _say_where(path)
-    address = Address(host, port, token)
-    anyio.run(lambda: serve_http(found, address, environ=os.environ, world=World()))
+    if not authenticated:
+        return Address(host, port, None)
+    token, path = local_token()
+    typer.echo(f"steprelay takes the bearer token in {path}", err=True)
+    return Address(host, port, token)
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -67,8 +82,3 @@ def read_address(text: str) -> tuple[str, int]:
     if found is None or int(found["port"]) > 65_535:
         raise UsageProblem(f"--http takes HOST:PORT, such as 127.0.0.1:8765, not {text!r}")
     return found["host"].strip("[]"), int(found["port"])
-
-
-def _say_where(token_file: Path | None) -> None:
-    if token_file is not None:
-        typer.echo(f"steprelay takes the bearer token in {token_file}", err=True)

@@ -91,6 +91,42 @@ def main_rules(plan: list[Any] | None = None) -> list[m.Rule]:
     )
 
 
+def main_script(plan: list[Any] | None = None) -> dict[str, Any]:
+    """The same words for a scripted model, which needs no litellm."""
+    turn = {
+        "calls": [
+            {"tool": "ledger.read_item", "arguments": {"key": "budget"}},
+            {"tool": "time.get_current_time", "arguments": {"timezone": "Europe/Oslo"}},
+        ]
+    }
+    findings = [{"claim": "The budget is 40,000.", "evidence": [0]}, {"claim": "The time is known.", "evidence": [1]}]
+    report = {"status": "done", "summary": "The budget is 40,000 and the time is known.", "findings": findings}
+    return {
+        "plan": plan or main_plan(),
+        "steps": {
+            "study": {"attempts": [{"turns": [turn], "report": report}]},
+            "draft": {"text": "The budget is 40,000."},
+        },
+        "answer": "The budget is 40,000; the mail is out.",
+    }
+
+
+@contextmanager
+def scripted_job(
+    folder: Path,
+    script: dict[str, Any] | None = None,
+    *,
+    servers: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+) -> Generator[Job]:
+    """The main job with a scripted model instead of a model server: quicker, since nothing loads litellm."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "script.json"
+    path.write_text(json.dumps(script or main_script()))
+    with main_job(folder, [], servers=servers, settings={"model": f"scripted:{path}", **(settings or {})}) as job:
+        yield job
+
+
 @contextmanager
 def main_job(
     folder: Path,

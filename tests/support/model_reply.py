@@ -173,7 +173,8 @@ def _anthropic(spoken: Said, request: ModelRequest) -> Json:
     content += [{"type": "tool_use", "id": each.id, "name": each.name, "input": each.parsed} for each in spoken.calls]
     usage = {"input_tokens": spoken.prompt - spoken.cached, "output_tokens": spoken.completion}
     return {
-        "id": "msg_scripted",
+        # Hosts join replies that share an id into one.
+        "id": f"msg_{request.step or request.role}_{request.turn}",
         "type": "message",
         "role": "assistant",
         "model": request.model,

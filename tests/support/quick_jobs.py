@@ -1,0 +1,39 @@
+"""Settings on a scripted model and the tool server that starts at once, and what that server wrote down."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import toys
+
+_SERVER = Path(__file__).parent / "toy_servers" / "quick_server.py"
+LOG = "quick.log"
+
+
+def quick(log: Path) -> list[str]:
+    """The command of the server; it may be asked for calls at once."""
+    log.touch()
+    return [sys.executable, "-I", str(_SERVER), str(log)]
+
+
+def settings(folder: Path, script: Mapping[str, Any], *, name: str = "steprelay.json", **more: Any) -> Path:
+    """A settings file that allows `add` and `stuck`; all that it names lies in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "script.json").write_text(json.dumps(script))
+    whole = {
+        "model": f"scripted:{folder / 'script.json'}",
+        "store": f"sqlite:///{folder / 'store' / 'steprelay.db'}",
+        "mcpServers": {"quick": toys.entry(quick(folder / LOG))},
+        "policy": {"rules": [{"allow": "quick.add"}, {"allow": "quick.stuck"}]},
+        **more,
+    }
+    path = folder / name
+    path.write_text(json.dumps(whole))
+    return path
+
+
+def made(folder: Path, *tools: str) -> list[tuple[str, str]]:
+    """The calls that the server was sent, of these tools or of all: the tool and its first argument."""
+    return [(call["tool"], next(iter(call["arguments"].values()))) for call in toys.calls(folder / LOG, *tools)]

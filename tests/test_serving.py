@@ -1,0 +1,290 @@
+"""Serving as a process: what stdout carries, who is let in over HTTP, and that nothing stays behind at the end."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+import toys
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.text import TextReceiveStream
+from mcp_hosts import Era, open_host, open_http_host, open_stdio_host, serve, text_of
+from products import STATE_KEY, call_step, open_test_product, script, write_settings
+
+from server.host import build_host_server
+from server.kept_secret import request_state_key
+from server.serving import Address, NotServed, Readiness, check_address, local_token, serve_http
+from server.settings import Found
+
+ERAS: list[Era] = ["legacy", "modern"]
+e2e = pytest.mark.e2e
+LOOK = call_step("look", "deaf.look_up", key="a")
+HANG = call_step("hang", "ledger.meet", "look", name="gate", parties=2, timeout=60)
+
+
+class Wire:
+    """A host that speaks by hand, so that every line of stdout is seen."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self._in = process.stdin
+        self._out = BufferedByteReceiveStream(process.stdout)
+        self.lines: list[Any] = []
+
+    async def send(self, method: str, params: dict[str, Any], id_: int | None = None) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id_ is None else {"id": id_})
+        await self._in.send(json.dumps(message).encode() + b"\n")
+
+    async def answer(self, id_: int) -> Any:
+        """The answer to a request; raises for a line that is no protocol."""
+        while True:
+            line = json.loads(await self._out.receive_until(b"\n", 1 << 20))
+            assert line["jsonrpc"] == "2.0"
+            self.lines.append(line)
+            if line.get("id") == id_:
+                return line
+
+    async def shake_hands(self) -> Any:
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "wire", "version": "1"}}
+        await self.send("initialize", params, 0)
+        answer = await self.answer(0)
+        await self.send("notifications/initialized", {})
+        return answer
+
+    async def close_stdin(self) -> None:
+        await self._in.aclose()
+
+
+@asynccontextmanager
+async def open_wire(config: Path) -> AsyncGenerator[Wire]:
+    """A `serve` process on stdio; killed at the end if it still lives."""
+    pipe = subprocess.PIPE
+    async with await anyio.open_process(serve(config), stdin=pipe, stdout=pipe, stderr=None) as process:
+        try:
+            yield Wire(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+
+
+@e2e
+async def test_stdout_carries_only_protocol_while_servers_print_and_the_script_fails(tmp_path: Path) -> None:
+    servers = {"loud": toys.entry(toys.bad("print")), "junk": toys.entry(toys.bad("junk"))}
+    steps = [call_step("one", "loud.look_up", key="a"), call_step("two", "junk.look_up", key="a")]
+    say = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it.", "needs": ["one", "two"]}
+    config = write_settings(tmp_path, script={"plan": [*steps, say]}, servers=servers)
+    async with open_wire(config) as wire:
+        with anyio.fail_after(60):
+            await wire.shake_hands()
+            call = {"name": "plan_and_execute", "arguments": {"goal": "Look."}, "_meta": {"progressToken": "p"}}
+            await wire.send("tools/call", call, 1)
+            view = (await wire.answer(1))["result"]["structuredContent"]
+            await wire.close_stdin()
+            with contextlib.suppress(anyio.IncompleteRead):
+                await wire.answer(99)
+            assert await wire.process.wait() == 0
+    assert (view["stop_reason"], view["steps"]["succeeded"]) == ("error", 2)
+    assert {line.get("method", "answer") for line in wire.lines} == {"answer", "notifications/progress"}
+
+
+def _stop(how: str, pid: int) -> int:
+    """The exit code to expect."""
+    number = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "kill -9": signal.SIGKILL}[how]
+    os.kill(pid, number)
+    return -9 if how == "kill -9" else 128 + number
+
+
+@e2e
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "stdin closed", "kill -9"])
+async def test_no_child_is_left_however_the_server_ends(tmp_path: Path, how: str) -> None:
+    servers = {
+        "deaf": toys.entry(toys.bad("ignore_eof")),
+        "ledger": toys.entry(toys.ledger(tmp_path / "ledger.log")),
+    }
+    config = write_settings(tmp_path, script=script(LOOK, HANG), servers=servers)
+    async with open_wire(config) as wire:
+        with anyio.fail_after(60):
+            await wire.shake_hands()
+            await wire.send("tools/call", {"name": "plan_and_execute", "arguments": {"goal": "Look."}}, 1)
+            await toys.wait_for_calls(tmp_path / "ledger.log", "meet")
+        children = toys.children_of(wire.process.pid)
+        assert len(children) >= 2
+        expected = 0
+        if how == "stdin closed":
+            await wire.close_stdin()
+        else:
+            expected = _stop(how, wire.process.pid)
+        assert await toys.wait_until_gone(children) == []
+        with anyio.fail_after(8):
+            assert await wire.process.wait() == expected
+
+
+@e2e
+@pytest.mark.parametrize("era", ERAS)
+async def test_settings_that_do_not_hold_are_told_in_every_answer_and_on_stderr(tmp_path: Path, era: Era) -> None:
+    config = tmp_path / "steprelay.yaml"
+    config.write_text("budget:\n  steps: 5\nmodle: x\n")
+    async with open_stdio_host(serve(config), era=era) as host:
+        assert len((await host.client.list_tools()).tools) == 5
+        for tool, arguments in (("list_runs", {}), ("plan_and_execute", {"goal": "g"})):
+            refused = await host.call(tool, arguments)
+            assert refused.is_error
+            assert f"{config}:3" in text_of(refused)
+            assert "model" in text_of(refused)
+        assert f"{config}:3" in host.stderr()
+
+
+@e2e
+async def test_a_store_that_cannot_be_opened_is_told_in_every_answer(tmp_path: Path) -> None:
+    broken = tmp_path / "store.db"
+    broken.write_text("this is no database, and long enough to look like one that is broken" * 20)
+    config = write_settings(tmp_path, script=script(), servers={})
+    async with open_stdio_host(serve(config)) as host:
+        refused = await host.call("list_runs")
+        assert refused.is_error
+        assert str(broken) in text_of(refused)
+
+
+@e2e
+async def test_a_state_folder_that_cannot_be_made_is_told_in_every_answer(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = write_settings(tmp_path, script=script(), servers={})
+    settings = json.loads(config.read_text())
+    config.write_text(json.dumps({**settings, "store": f"sqlite:///{tmp_path}/file/store.db"}))
+    async with open_stdio_host(serve(config)) as host:
+        refused = await host.call("list_runs")
+    assert refused.is_error
+    assert f"{tmp_path}/file" in text_of(refused)
+
+
+async def test_a_call_waits_until_the_product_is_open(tmp_path: Path) -> None:
+    ready, answered = Readiness(), anyio.Event()
+    async with (
+        open_test_product(tmp_path, script=script(), servers={}) as (product, _),
+        open_host(build_host_server(ready, state_key=STATE_KEY)) as host,
+        anyio.create_task_group() as group,
+    ):
+
+        async def call() -> None:
+            assert await host.structured("list_runs") == {"runs": []}
+            answered.set()
+
+        group.start_soon(call)
+        assert len((await host.client.list_tools()).tools) == 5
+        assert not answered.is_set()
+        ready.known(product)
+        with anyio.fail_after(5):
+            await answered.wait()
+
+
+# HTTP
+
+
+@asynccontextmanager
+async def open_http(config: Path, *options: str) -> AsyncGenerator[str]:
+    """A `serve --http` process on a free port; its address."""
+    command = serve(config, "--http", "127.0.0.1:0", *options)
+    async with await anyio.open_process(command, stdin=None, stdout=None, env=dict(os.environ)) as process:
+        try:
+            assert process.stderr is not None
+            with anyio.fail_after(30):
+                seen = ""
+                async for text in TextReceiveStream(process.stderr):
+                    seen += text
+                    if "/mcp\n" in seen:
+                        break
+            yield seen.rpartition("serves ")[2].strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with anyio.fail_after(10):
+                assert await process.wait() == 143
+
+
+@e2e
+@pytest.mark.parametrize("era", ERAS)
+async def test_over_http_only_the_token_of_this_user_lets_in(tmp_path: Path, era: Era) -> None:
+    config = write_settings(tmp_path, script=script(), servers={})
+    async with open_http(config) as url:
+        path = Path(os.environ["XDG_STATE_HOME"]) / "steprelay" / "http-token"
+        assert path.stat().st_mode & 0o777 == 0o600
+        token = path.read_text()
+        async with httpx.AsyncClient() as client:
+            for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {token}"}):
+                refused = await client.post(url, json={}, headers=shown)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+                assert token not in refused.text
+        async with open_http_host(url, token=token, era=era) as host:
+            assert await host.structured("list_runs") == {"runs": []}
+
+
+@e2e
+async def test_without_auth_anybody_on_this_machine_is_let_in(tmp_path: Path) -> None:
+    config = write_settings(tmp_path, script=script(), servers={})
+    async with open_http(config, "--no-auth") as url, open_http_host(url) as host:
+        assert await host.structured("list_runs") == {"runs": []}
+    assert not (Path(os.environ["XDG_STATE_HOME"]) / "steprelay" / "http-token").exists()
+
+
+@e2e
+def test_without_auth_nothing_but_loopback_is_served(tmp_path: Path) -> None:
+    config = write_settings(tmp_path, script=script(), servers={})
+    command = serve(config, "--http", "0.0.0.0:0", "--no-auth")
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "--no-auth is for loopback only, not for 0.0.0.0" in ran.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "::1"])
+def test_loopback_may_be_served_without_auth(host: str) -> None:
+    check_address(host, authenticated=False)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
+def test_other_addresses_want_auth(host: str) -> None:
+    check_address(host, authenticated=True)
+    with pytest.raises(NotServed, match="loopback only"):
+        check_address(host, authenticated=False)
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    import socket
+
+    from journal.world import World
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NotServed, match=f"127.0.0.1:{port} cannot be served: .*choose another"):
+            await serve_http(
+                lambda: Found(None, "defaults"), Address("127.0.0.1", port, None), environ={}, world=World()
+            )
+
+
+# Secrets that are kept
+
+
+def test_the_token_and_the_key_are_made_once_and_only_for_this_user() -> None:
+    token, path = local_token()
+    assert (local_token(), len(token) >= 32) == ((token, path), True)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert request_state_key() == request_state_key()
+    assert request_state_key() != token.encode()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["http-token", "request-state.key"]
+
+
+def test_a_file_that_was_cut_off_or_opened_to_others_is_put_right() -> None:
+    _, path = local_token()
+    path.write_text("short")
+    path.chmod(0o644)
+    token, _ = local_token()
+    assert (path.read_text(), path.stat().st_mode & 0o777, len(token) >= 32) == (token, 0o600, True)
