@@ -70,6 +70,10 @@ class CallLog:
 
     @property
     def in_words(self) -> str:
-        ended = f"{len(self.citable)} of {self.made} calls gave a result"
+        """What the calls gave, without a word of theirs: a reviser reads it."""
+        return f"{len(self.citable)} of {self.made} calls gave a result"
+
+    @property
+    def last_failure(self) -> str | None:
         last = next((end for end in reversed(self.ends) if not end.ok), None)
-        return ended if last is None else f"{ended}; the last that failed was {last.tool}: {quoted(last.text, 120)}"
+        return None if last is None else f"the last call that failed was {last.tool}: {quoted(last.text, 120)}"

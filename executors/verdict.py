@@ -42,7 +42,7 @@ def outcome_of(case: Case) -> Outcome:
     return Outcome(
         case.step,
         status,
-        summary=report.summary if report and report.summary else f"No report; {log.in_words}.",
+        summary=report.summary if report and report.summary else _without_report(case),
         value=_value(report, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
         findings=case.findings,
         problem=None if status == "succeeded" else _problem(case),
@@ -54,6 +54,13 @@ def outcome_of(case: Case) -> Outcome:
         effects=log.effects,
         limit=case.ended.limit,
     )
+
+
+def _without_report(case: Case) -> str:
+    said = ["No report" if case.ended.problem is None else f"No report: {case.ended.problem}"]
+    if case.ended.log.made or case.ended.problem is None:
+        said.append(case.ended.log.in_words)
+    return f"{'; '.join(said)}."
 
 
 def _status(case: Case) -> OutcomeStatus:
@@ -76,7 +83,7 @@ def _problem(case: Case) -> str:
     if case.checked is not None and case.checked.problems:
         said.append(f"the report is not complete: {'; '.join(case.checked.problems)}")
     elif report is None:
-        said.append(ended.problem or "the worker handed in no report")
+        said += filter(None, [ended.problem or "the worker handed in no report", ended.log.last_failure])
     elif report.status != "done":
         said.append(f"the worker reports that it is {report.status}")
     return "; ".join(said)

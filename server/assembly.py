@@ -21,7 +21,6 @@ from downstream.pool import Pool, open_pool
 from downstream.settings import SCRIPTED, ModelSettings
 from downstream.structured import ask_structured
 from downstream.tool_door import Rules, make_call_tool, make_gate
-from downstream.tool_names import matches
 from downstream.tools import Tool
 from executors.contract import Execute
 from executors.execute import make_execute
@@ -39,6 +38,7 @@ from journal.world import World
 from planner.checker import check_given_plan
 from planner.desk import Desk
 from planner.drive import make_drive
+from planner.offer import never_allowed
 
 from .depth import META, depth_of
 from .installed import installed_command
@@ -197,18 +197,12 @@ def _desk(settings: Settings, choice: _Choice, doors: _Doors, *, execute: Execut
         execute=execute,
         catalogue=doors.catalogue,
         workers=settings.workers,
-        denied=partial(_is_denied, settings),
+        denied=partial(never_allowed, settings.policy),
         budget=settings.budget,
         revise=settings.revise,
         warnings=(*choice.notices, *scripted),
         pending_seconds=settings.approvals.pending_hours * 3600,
     )
-
-
-def _is_denied(settings: Settings, tool: Tool) -> bool:
-    """Whether a rule refuses this tool whatever its arguments are."""
-    rules = settings.policy.rules
-    return any(rule.verb == "deny" and not rule.when and matches(rule.tool, tool.full_name) for rule in rules)
 
 
 def _limits(desk: Desk, run: Run) -> Limits:

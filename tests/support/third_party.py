@@ -25,7 +25,8 @@ _NPM: dict[str, str] = {
     "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
     "mcp-server-memory": "@modelcontextprotocol/server-memory",
     "mcp-server-everything": "@modelcontextprotocol/server-everything",
-    "claude": "@anthropic-ai/claude-code",
+    # Without the tag, npm takes an old one where Node is old; the program does not need Node.
+    "claude": "@anthropic-ai/claude-code@latest",
 }
 _SECONDS = 240
 
