@@ -149,7 +149,8 @@ class Connection:
         finally:
             self._session = None
         if not opening.ended.is_set():
-            raise ServerUnavailable(server.name, f"it did not answer within {seconds:g} s")
+            way_out = f"try it on its own, or raise server_options.{server.name}.start_timeout"
+            raise ServerUnavailable(server.name, f"it did not answer within {seconds:g} s; {way_out}")
 
     async def _list(self, client: Client) -> tuple[Listing, Mapping[str, str]]:
         if client.server_info is not None and client.server_info.name == _US:

@@ -1,5 +1,6 @@
 """How a tool call can go wrong on the way, and what that says about whether it ran."""
 
+import json
 from typing import cast
 
 from mcp import MCPError
@@ -22,6 +23,8 @@ from .exchange import Exchange
 from .names import clean_text
 
 _QUOTED = 400
+_TOLD = 120
+"""So many characters of a server's own words stand in a sentence of ours."""
 _LOST_SESSION = ("Session not found", "Session terminated")
 _ASKING = (MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED)
 _REFUSING = {
@@ -78,15 +81,16 @@ def explain(
 
 
 def why_not_open(error: BaseException, *, said: str) -> str:
-    """Why a server could not be opened, with the last line that it wrote to stderr."""
+    """Why a server could not be opened, and what it wrote to stderr last, quoted: the planner and people read it."""
     error = _first(error)
     if isinstance(error, ServerUnavailable):
         reason = error.reason
     elif isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message == "Connection closed":
-        reason = "it ended before it answered"
+        reason = "it ended before it answered; try it on its own to see why"
     else:
-        reason = _words(error) or type(error).__name__
-    return f"{reason}; it said: {said}" if said else reason
+        why = _quoted(_words(error)) if str(error) else type(error).__name__
+        reason = f"it cannot be opened ({why}); check that it is up, and its entry in mcpServers"
+    return f"{reason}; it said: {_quoted(said)}" if said else reason
 
 
 def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | AnsweredBadly:
@@ -121,6 +125,10 @@ def _first(error: BaseException) -> BaseException:
         group = cast("BaseExceptionGroup[BaseException]", error)
         return _first(group.exceptions[0])
     return error
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text[:_TOLD], ensure_ascii=False)
 
 
 def _words(error: BaseException) -> str:

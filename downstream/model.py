@@ -126,9 +126,9 @@ class _Litellm:
             if request.stream:
                 async with aclosing(response):
                     response = litellm.stream_chunk_builder([chunk async for chunk in response])
+            spent = self._spent(litellm, model, response)
         except (litellm.exceptions.openai.OpenAIError, *_FOREIGN) as error:
             raise self._failed(litellm, model, error) from error
-        spent = self._spent(litellm, model, request, response)
         return reply_from(model, response, spent)
 
     def _arguments(self, litellm: Any, model: str, request: ModelRequest) -> JsonObject:
@@ -178,10 +178,8 @@ class _Litellm:
         headers: Json = getattr(error, "litellm_response_headers", None) or {}
         return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")))
 
-    def _spent(self, litellm: Any, model: str, request: ModelRequest, response: Any) -> Spent:
-        usage: Any = getattr(response, "usage", None)
-        if usage is None:
-            return Spent(request.prompt_characters() // 4, cost_known=self._is_local(model))
+    def _spent(self, litellm: Any, model: str, response: Any) -> Spent:
+        usage = response.usage
         details: Any = getattr(usage, "prompt_tokens_details", None)
         cached = (getattr(details, "cached_tokens", None) or 0) if details else 0
         tokens = (usage.prompt_tokens or 0, usage.completion_tokens or 0)
@@ -210,7 +208,7 @@ def is_loopback(url: str) -> bool:
 def _prepare_ollama(litellm: Any, model: str) -> None:
     """Keep litellm from asking the server about the model: it does so with a blocking call."""
     name = model.partition("/")[2]
-    if model not in litellm.model_cost:
+    if f"ollama/{name}" not in litellm.model_cost:
         entry = {"litellm_provider": "ollama_chat", "mode": "chat", "supports_function_calling": True}
         litellm.register_model({f"ollama_chat/{name}": entry, f"ollama/{name}": entry})
 

@@ -134,6 +134,8 @@ def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:
     run, shown = journal.run, tools_to_show(bounds.tools, journal.run.goal)
     workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
     left_out = len(bounds.tools) - len(shown)
+    gone = desk.catalogue.missing().items()
+    missing = "\n".join(f"Tool server {name} is not there: {reason}" for name, reason in gone)
     parts = [
         f"Goal:\n{wrapped(run.goal, origin='goal')}",
         f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}" if run.context else "",
@@ -141,7 +143,7 @@ def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:
         "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.tools, shown)}" for worker in workers),
         "Tools:\n" + wrapped("\n".join(map(tool_line, shown)) or "(there are none)", origin="tool servers"),
         f"{left_out} more tools that fit the goal less are not shown; workers can search them." if left_out else "",
-        *(f"Tool server {name} is not there: {reason}" for name, reason in desk.catalogue.missing().items()),
+        wrapped(missing, origin="tool servers") if missing else "",
         f"At most {bounds.max_steps} steps.",
     ]
     return "\n\n".join(filter(None, parts))

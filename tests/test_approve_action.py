@@ -10,6 +10,7 @@ import toys
 from mcp.client import ClientRequestContext
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 from mcp_hosts import Era, Host, Person, answers, answers_nothing, cancels, declines, open_host, text_of
+from mcp_types import InputResponses
 from products import Opened, call_step, open_test_product, script
 
 from journal.actions import Action, Decision
@@ -303,9 +304,9 @@ async def test_a_form_is_taken_away_once_somebody_decides_elsewhere(tmp_path: Pa
         group.start_soon(decide_elsewhere, opened)
         async with open_host(opened.server, era="legacy", on_elicit=open_for_ever) as host:
             view = await host.structured("plan_and_execute", GOAL)
+            assert view["status"] == "succeeded"
             with anyio.fail_after(5):
                 await closed.wait()
-    assert view["status"] == "succeeded"
 
 
 async def test_an_older_host_that_never_shows_the_form_is_answered_in_time(tmp_path: Path) -> None:
@@ -328,7 +329,9 @@ async def test_an_older_host_that_never_shows_the_form_is_answered_in_time(tmp_p
 
 async def _round(host: Host, answer: Mapping[str, Any] | None = None, state: str | None = None) -> Any:
     """One raw request of `plan_and_execute`, with the answers to the round before."""
-    responses = {key: ElicitResult(action="accept", content=dict(said)) for key, said in (answer or {}).items()}
+    responses: InputResponses = {
+        key: ElicitResult(action="accept", content=dict(said)) for key, said in (answer or {}).items()
+    }
     return await host.client.session.call_tool(
         "plan_and_execute", GOAL, input_responses=responses or None, request_state=state, allow_input_required=True
     )

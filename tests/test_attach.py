@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 import pytest
 import toys
+from mcp.client import ClientRequestContext
+from mcp.types import ElicitRequestParams, ElicitResult
 from mcp_hosts import Era, open_host, text_of
 from products import call_step, open_test_product, script
 
@@ -274,7 +276,7 @@ async def test_a_wait_is_never_longer_than_the_host_is_known_to_bear(
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("with_forms", [True, False])
 async def test_whether_a_host_shows_forms_is_what_it_declared(era: Era, with_forms: bool) -> None:
-    async def answer(*_: Any) -> Any:
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         raise AssertionError("nobody asked")
 
     seen: list[bool] = []

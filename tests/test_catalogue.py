@@ -118,8 +118,9 @@ async def test_a_server_that_cannot_be_listed_is_named_with_what_it_said_and_cos
         warnings = catalogue.warnings()
     assert missing == {
         "gone": "command 'no-such-command' was not found; install it or give its full path",
-        "ill": "it ended before it answered; it said: bad_server: the database is missing",
-        "mute": "it did not answer within 1 s",
+        "ill": "it ended before it answered; try it on its own to see why; "
+        'it said: "bad_server: the database is missing"',
+        "mute": "it did not answer within 1 s; try it on its own, or raise server_options.mute.start_timeout",
     }
     assert warnings[1] == f"tool server 'ill' is left out: {missing['ill']}"
     assert starts(tmp_path / "starts") == 1

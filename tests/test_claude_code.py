@@ -1,4 +1,4 @@
-"""A real host: Claude Code, headless, hands a goal to steprelay. Only the models are scripted, its own and steprelay's."""
+"""A real host: Claude Code, headless, hands a goal to steprelay. Only the models are scripted, the host's and ours."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class Desk:
     folder: Path
     era: Era
 
-    def delegate(self, tool: str, **arguments: Any) -> "Session":
+    def delegate(self, tool: str, /, **arguments: Any) -> "Session":
         """One headless session in which Claude Code's model calls this tool of steprelay, which the user allowed."""
         name = f"mcp__steprelay__{tool}"
         search = m.call("ToolSearch", query=f"select:{name}", max_results=1)
@@ -133,7 +133,7 @@ def test_claude_code_delegates_a_goal_whose_mail_waits_for_the_terminal(
 def check_what_the_host_did(log: Path, era: Era) -> None:
     """The name we know it by, the form that it cancels unseen, and the progress that it asks for."""
     by_host, by_server = "\n".join(said_by_host(log)), said_by_server(log)
-    assert set(re.findall(r'"clientInfo":\{"name":"([^"]+)"', by_host)) == {"claude-code"}
+    assert set(re.findall(r'clientInfo":\{"name":"([^"]+)"', by_host)) == {"claude-code"}
     assert by_host.count('{"action":"cancel"}') == 1
     assert ('"inputResponses"' in by_host) == (era == "modern")
     assert len([line for line in by_server if '"notifications/progress"' in line]) > 3

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ROOT, steprelay
+from command_line import ROOT, called, steprelay
 from stored_runs import action_now, stored_action, stored_run
 
 from journal.runs import StopReason
@@ -53,7 +53,6 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     assert "--grants" not in steprelay("run", "--help", cwd=tmp_path).stdout
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -78,20 +77,23 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     ],
     ids=lambda value: "" if isinstance(value, str) else str(value)[:40],
 )
-def test_a_command_that_can_do_nothing_says_so_and_exits_2(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    ended = steprelay(*words, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert told in ended.stderr
+def test_a_command_that_can_do_nothing_says_so_and_exits_2(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = called(*words), capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert told in printed.err
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("words", [("run", "x"), ("runs", "list"), ("approvals",), ("config", "show")], ids=" ".join)
-def test_settings_that_cannot_be_used_exit_3_with_file_line_and_fix(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_settings_that_cannot_be_used_exit_3_with_file_line_and_fix(
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("revise: never\nbudgett: {}\n")
-    ended = steprelay(*words, "--config", str(broken), cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (3, "")
-    assert ended.stderr == f"steprelay: {broken}:2: unknown key 'budgett'; did you mean 'budget'?\n"
+    code, printed = called(*words, "--config", str(broken)), capsys.readouterr()
+    assert (code, printed.out) == (3, "")
+    assert printed.err == f"steprelay: {broken}:2: unknown key 'budgett'; did you mean 'budget'?\n"
 
 
 @pytest.mark.e2e
@@ -108,19 +110,21 @@ def test_a_project_file_is_used_only_after_it_was_trusted(tmp_path: Path) -> Non
     assert after.stdout == f"{file}\n"
 
 
-@pytest.mark.e2e
-def test_config_show_leaves_secrets_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_leaves_secrets_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("FS_TOKEN", "hunter2-hunter2")
     file = tmp_path / "settings.yaml"
     file.write_text('mcpServers: {fs: {command: x, args: ["${FS_TOKEN}"], env: {FS_TOKEN: "${FS_TOKEN}", HOME: /h}}}\n')
-    shown = json_of("config", "show", "--json", "--config", str(file), cwd=tmp_path)
+    called("config", "show", "--json", "--config", str(file))
+    shown = json.loads(capsys.readouterr().out)
     assert shown["servers"][0]["env"] == {"FS_TOKEN": "…", "HOME": "/h"}
     assert "hunter2" not in json.dumps(shown)
 
 
-@pytest.mark.e2e
-def test_config_schema_is_a_json_schema(tmp_path: Path) -> None:
-    assert "mcpServers" in json_of("config", "schema", cwd=tmp_path)["properties"]
+def test_config_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("config", "schema") == 0
+    assert "mcpServers" in json.loads(capsys.readouterr().out)["properties"]
 
 
 @pytest.mark.e2e

@@ -24,6 +24,7 @@ from journal.world import World
 
 pytestmark = pytest.mark.e2e
 WORLD = World()
+ENDED = "it ended before it answered; try it on its own to see why"
 
 
 def odd(*mode: str) -> list[str]:
@@ -137,10 +138,13 @@ async def test_as_many_calls_run_at_once_as_the_settings_allow(tmp_path: Path, s
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (toys.bad("exit"), "it ended before it answered; it said: bad_server: the database is missing"),
-        (toys.bad("hang"), "it did not answer within 1.5 s"),
+        (toys.bad("exit"), f'{ENDED}; it said: "bad_server: the database is missing"'),
+        (
+            toys.bad("hang"),
+            "it did not answer within 1.5 s; try it on its own, or raise server_options.ill.start_timeout",
+        ),
         (["no-such-command"], "command 'no-such-command' was not found; install it or give its full path"),
-        (["/bin/sh", "-c", "exit 3"], "it ended before it answered; it said: exit code 3"),
+        (["/bin/sh", "-c", "exit 3"], f'{ENDED}; it said: "exit code 3"'),
         (["steprelay", "serve"], "it is steprelay itself; take it out of mcpServers"),
         (["uvx", "steprelay", "serve"], "it is steprelay itself; take it out of mcpServers"),
         (odd("named", "steprelay"), "it is steprelay itself; take it out of mcpServers"),

@@ -44,7 +44,7 @@ async def test_a_call_from_depth_two_starts_no_run_and_one_from_depth_one_does(t
         deep: Any = {"steprelay/depth": 2}
         refused = await host.client.call_tool("plan_and_execute", {"goal": "Deep."}, meta=deep)
         assert refused.is_error
-        assert "depth 2" in text_of(refused)  # type: ignore[arg-type]
+        assert "depth 2" in text_of(refused)
         assert (await host.structured("list_runs")) == {"runs": []}
         shallow: Any = {"steprelay/depth": 1}
         done = await host.client.call_tool("plan_and_execute", {"goal": "Shallow."}, meta=shallow)

@@ -8,6 +8,7 @@ from downstream.failures import AnsweredBadly, CallFailed, ServerUnavailable, ex
 
 SENT = Exchange(sent=True)
 CLOSED = MCPError(-32000, "Connection closed")
+CHECK = "check that it is up, and its entry in mcpServers"
 PAGE = MCPError(-32603, "Server returned an error response")
 
 
@@ -78,11 +79,11 @@ def test_an_answer_that_is_an_error_or_unreadable_means_that_the_call_ran(
         (
             ExceptionGroup("a", [ExceptionGroup("b", [CLOSED])]),
             "no disk",
-            "it ended before it answered; it said: no disk",
+            'it ended before it answered; try it on its own to see why; it said: "no disk"',
         ),
         (ServerUnavailable("shop", "no url"), "", "no url"),
-        (MCPError(-32603, "\x1b[31mbroken\x1b[0m"), "", "broken"),
-        (ValueError(), "", "ValueError"),
+        (MCPError(-32603, "\x1b[31mbroken\x1b[0m"), "", f'it cannot be opened ("broken"); {CHECK}'),
+        (ValueError(), "", f"it cannot be opened (ValueError); {CHECK}"),
     ],
 )
 def test_why_a_server_cannot_be_opened_is_said_in_a_line(error: Exception, said: str, reason: str) -> None:

@@ -23,7 +23,7 @@ HINTS = {
     "list_runs": (True, False, True, False),
     "cancel_run": (False, False, True, False),
 }
-ARGUMENTS = {
+ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
     "plan_and_execute": (["goal"], ["context", "review_plan", "wait_seconds", "budget", "idempotency_key"]),
     "approve_action": (
         ["action_id", "decision"],
@@ -75,7 +75,8 @@ async def test_only_approve_action_asks_hosts_to_prompt_every_time() -> None:
 
 async def test_every_client_is_shown_the_same_tools() -> None:
     lists: list[Any] = []
-    for era, name in (("legacy", "claude-code"), ("modern", "somebody"), ("legacy", "claude-ai")):
+    clients: list[tuple[Era, str]] = [("legacy", "claude-code"), ("modern", "somebody"), ("legacy", "claude-ai")]
+    for era, name in clients:
         async with open_host(_server(), era=era, name=name) as host:
             tools = (await host.client.list_tools()).tools
             lists.append([tool.model_dump(mode="json", by_alias=True) for tool in tools])
@@ -127,7 +128,7 @@ def test_a_run_view_has_exactly_the_fields_of_the_contract_in_its_order() -> Non
     }
 
 
-BAD_CALLS = [
+BAD_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("plan_and_execute", {"goal": ""}, "say what is to be achieved"),
     ("plan_and_execute", {"goal": " \n"}, "say what is to be achieved"),
     ("plan_and_execute", {"goal": "g" * 1_000_000}, "1000000 characters; at most 20000"),

@@ -1,11 +1,14 @@
 """What a provider's failure means, told from its status, class and words."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from downstream.model import is_loopback
 from downstream.model_errors import cleaned, failure_kind, failure_text
-from downstream.model_messages import seconds, wire_message
+from downstream.model_messages import reply_from, seconds, wire_message
 from downstream.model_port import FailureKind, FunctionUse, Message
+from journal.ledger import Spent
 
 KINDS: list[tuple[int | None, str, str, FailureKind]] = [
     (401, "AuthenticationError", "Incorrect API key", "auth"),
@@ -74,6 +77,13 @@ def test_a_message_of_another_model_goes_out_in_plain_words() -> None:
         "content": None,
         "tool_calls": [{"id": str(n + 1), "type": "function", "function": each} for n, each in enumerate(calls)],
     }
+
+
+def test_a_refusal_that_stands_beside_the_content_is_one() -> None:
+    message = SimpleNamespace(content=None, tool_calls=None, refusal="no", model_dump=lambda **_: {"refusal": "no"})
+    choice = SimpleNamespace(message=message, finish_reason="stop")
+    reply = reply_from("m", SimpleNamespace(choices=[choice]), Spent())
+    assert (reply.finish, reply.text, reply.raw) == ("refusal", "", {"model": "m", "message": {"refusal": "no"}})
 
 
 def test_a_pause_that_is_a_date_or_nonsense_is_none() -> None:

@@ -264,6 +264,26 @@ async def test_a_price_that_the_user_wrote_is_what_a_call_costs() -> None:
     assert (reply.spent.usd, reply.spent.cost_known) == (0.003, True)
 
 
+async def test_a_model_elsewhere_costs_what_the_list_says_or_nobody_knows_what() -> None:
+    said: Reply = {"text": "x", "usage": {"prompt": 1_000_000, "completion": 0}}
+    with anyio.fail_after(60), serve_model(on(said)) as server:
+        # A name for this machine that does not read like one.
+        base = server.url.replace("127.0.0.1", "127.1")
+        async with models_at(server, "anthropic", api_base=base) as models:
+            listed = await models.complete("anthropic/claude-haiku-4-5", request("x"))
+        async with models_at(server, "openai", api_base=f"{base}/v1") as models:
+            unknown = await models.complete("openai/nobody-knows-this", request("x"))
+            assert await models.rate_of("openai/nobody-knows-this") is None
+    assert (listed.spent.usd, listed.spent.cost_known) == (pytest.approx(1.0), True)
+    assert (unknown.spent.usd, unknown.spent.cost_known) == (0.0, False)
+
+
+async def test_a_model_of_ollama_costs_nothing_where_no_address_is_given() -> None:
+    async with open_models(ModelSettings(), Outlet()) as models:
+        assert await models.rate_of("ollama_chat/m") == FREE
+        assert await models.rate_of("openai/gpt-4o") == await models.rate_of("openai/gpt-4o")
+
+
 async def test_a_server_on_this_machine_gets_a_key_that_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     _, server = await ask(compose("draft", "x"), "openai", request("step: draft"), api_key=None)
@@ -277,7 +297,7 @@ async def test_effort_is_passed_on_and_leaves_room_for_the_reply() -> None:
     assert body["thinking"]["budget_tokens"] < body["max_tokens"]
 
 
-async def test_ollama_is_told_a_context_and_asked_nothing_else() -> None:
+async def test_ollama_is_told_a_context_that_holds_the_request() -> None:
     _, server = await ask(compose("draft", "x"), "ollama", request("step: draft\n" + "y" * 60_000))
     assert server.requests[0].body["options"]["num_ctx"] == 32_768
 

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_hosts import Era, Host, open_host
+from mcp_types import TextResourceContents
 from products import open_test_product, script
 
 from journal.artifacts import NewArtifact
@@ -50,7 +51,7 @@ async def new_run(store: Store, goal: str = GOAL) -> RunJournal:
 async def read(host: Host, uri: str) -> tuple[str, str]:
     """Media type and text."""
     (content,) = (await host.client.read_resource(uri)).contents
-    return str(content.mime_type), content.text if hasattr(content, "text") else content.blob
+    return str(content.mime_type), content.text if isinstance(content, TextResourceContents) else content.blob
 
 
 def row(id_: str, position: int, needs: list[str]) -> StepRow:
@@ -76,7 +77,7 @@ async def finished(journal: RunJournal) -> None:
     await journal.put_step_status("look", "succeeded", summary="Found <i>it</i>.")
     await journal.put_step_status("end", "failed", summary="Broke.")
     await journal.warn("Something is odd.")
-    result = {
+    result: dict[str, Any] = {
         "findings": [
             {"step": "look", "claim": "It is 4.", "evidence": ["c_1"], "supported": True},
             {"step": "look", "claim": "It is 5.", "evidence": [], "supported": False},

@@ -17,7 +17,7 @@ import toys
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.text import TextReceiveStream
-from mcp_hosts import Era, open_host, open_http_host, open_stdio_host, serve, text_of
+from mcp_hosts import Era, answers, open_host, open_http_host, open_stdio_host, serve, text_of
 from products import STATE_KEY, call_step, open_test_product, script, write_settings
 
 from server.host import build_host_server
@@ -226,6 +226,19 @@ async def test_over_http_only_the_token_of_this_user_lets_in(tmp_path: Path, era
                 assert token not in refused.text
         async with open_http_host(url, token=token, era=era) as host:
             assert await host.structured("list_runs") == {"runs": []}
+
+
+@e2e
+@pytest.mark.parametrize("era", ERAS)
+async def test_over_http_a_form_is_shown_and_progress_is_told(tmp_path: Path, era: Era) -> None:
+    plan = script(call_step("keep", "ledger.add_item", key="a", value="b"))
+    config = write_settings(tmp_path, script=plan, settings={"approvals": {"min_answer_seconds": 0}})
+    person = answers(0, decision="approve")
+    async with open_http(config, "--no-auth") as url, open_http_host(url, era=era, on_elicit=person) as host:
+        view = await host.structured("plan_and_execute", {"goal": "Keep it."})
+        assert any(line.startswith("0/1 · Do keep") for line in host.progress)
+    assert (view["status"], len(person.asked)) == ("succeeded", 1)
+    assert len(toys.calls(tmp_path / "ledger.log", "add_item")) == 1
 
 
 @e2e

@@ -47,10 +47,17 @@ async def begin(host: Host, goal: str = GOAL) -> str:
 
 async def reached(host: Host, run_id: str, *statuses: str) -> Any:
     """The run, in full, once it has one of these statuses."""
+    asked: dict[str, Any] = {"run_id": run_id, "detail": True}
     with anyio.fail_after(60):
-        while (view := await host.structured("get_run", {"run_id": run_id}))["status"] not in statuses:
-            await host.structured("get_run", {"run_id": run_id, "wait_seconds": 5})
-    return await host.structured("get_run", {"run_id": run_id, "detail": True}) if view else view
+        while (view := await host.structured("get_run", asked))["status"] not in statuses:
+            asked["wait_seconds"] = 5
+    return view
+
+
+async def sent(folder: Path, tool: str, count: int) -> list[Any]:
+    """The calls of this tool, once there are so many."""
+    with anyio.fail_after(60):
+        return await toys.wait_for_calls(folder / LOG, tool, count)
 
 
 def open_gate(folder: Path) -> None:
@@ -88,38 +95,30 @@ async def test_a_killed_main_job_is_finished_and_nothing_finished_is_asked_or_ca
         }
 
 
-@pytest.mark.parametrize("way", ["a serve with its settings", "runs resume"])
-async def test_a_serve_with_other_settings_leaves_a_run_alone_and_says_which_file_it_needs(
-    tmp_path: Path, way: str
-) -> None:
+async def test_a_serve_with_other_settings_leaves_runs_alone_and_says_which_file_they_need(tmp_path: Path) -> None:
     own = settings(tmp_path, GATED)
     other = settings(tmp_path, GATED, name="other.json", budget={"steps": 19})
     async with open_stdio_host(serve(other)) as stranger:
         async with open_stdio_host(serve(own)) as first:
-            run_id = await begin(first)
-            with anyio.fail_after(30):
-                await toys.wait_for_calls(tmp_path / LOG, "wait")
+            left = [await begin(first, "one goal"), await begin(first, "another goal")]
+            await sent(tmp_path, "wait", 2)
             kill(first)
-        own_run = await begin(stranger, "a run of its own, so that it has looked for work")
-        with anyio.fail_after(30):
-            await toys.wait_for_calls(tmp_path / LOG, "wait", 2)
-        view = await stranger.structured("get_run", {"run_id": run_id})
+        its_own = await begin(stranger, "a goal of its own, so that it has looked for work")
+        await sent(tmp_path, "wait", 3)
         listed = {run["run_id"]: run for run in (await stranger.structured("list_runs"))["runs"]}
-        assert (listed[run_id]["status"], listed[run_id]["needs"]) == ("running", f"settings: {own}")
-        assert listed[own_run]["needs"] is None
-        assert str(own) in view["message"]
+        for run_id in left:
+            assert (listed[run_id]["status"], listed[run_id]["needs"]) == ("running", f"settings: {own}")
+            assert str(own) in (await stranger.structured("get_run", {"run_id": run_id}))["message"]
+        assert listed[its_own]["needs"] is None
         open_gate(tmp_path)
-        if way == "runs resume":
-            ended = await anyio.to_thread.run_sync(
-                lambda: steprelay("runs", "resume", run_id, "--config", str(other), cwd=tmp_path)
-            )
-            assert (ended.returncode, "All is done." in ended.stdout) == (0, True), ended.stdout + ended.stderr
-        else:
-            async with open_stdio_host(serve(own)) as second:
-                await reached(second, run_id, "succeeded")
-        for run in (run_id, own_run):
-            await reached(stranger, run, "succeeded")
-    assert Counter(made(tmp_path)) == {("read", "one"): 2, ("read", "two"): 2, ("wait", "go"): 3, ("add", "posted"): 2}
+        resume = ("runs", "resume", left[0], "--config", str(other))
+        resumed = await anyio.to_thread.run_sync(lambda: steprelay(*resume, cwd=tmp_path))
+        assert (resumed.returncode, "All is done." in resumed.stdout) == (0, True), resumed.stdout + resumed.stderr
+        async with open_stdio_host(serve(own)) as second:
+            await reached(second, left[1], "succeeded")
+        for run_id in (*left, its_own):
+            await reached(stranger, run_id, "succeeded")
+    assert Counter(made(tmp_path)) == {("read", "one"): 3, ("read", "two"): 3, ("wait", "go"): 5, ("add", "posted"): 3}
 
 
 async def test_two_hosts_share_a_store_and_the_living_one_goes_on_for_the_killed_one(tmp_path: Path) -> None:
@@ -129,15 +128,13 @@ async def test_two_hosts_share_a_store_and_the_living_one_goes_on_for_the_killed
             ids: list[str] = []
             for number in range(3):
                 ids += [await begin(one, f"goal {number} of one"), await begin(two, f"goal {number} of two")]
-            with anyio.fail_after(30):
-                await toys.wait_for_calls(tmp_path / LOG, "wait", 6)
+            await sent(tmp_path, "wait", 6)
             listed = [(await host.structured("list_runs"))["runs"] for host in (one, two)]
             assert listed[0] == listed[1]
             assert sorted(run["run_id"] for run in listed[0]) == sorted(ids)
             assert Counter(made(tmp_path)) == {("read", "one"): 6, ("read", "two"): 6, ("wait", "go"): 6}
             killed_at = kill(one)
-            with anyio.fail_after(30):
-                again = (await toys.wait_for_calls(tmp_path / LOG, "wait", 9))[6:]
+            again = (await sent(tmp_path, "wait", 9))[6:]
         late = max(call["at"] for call in again) - killed_at
         open_gate(tmp_path)
         for run_id in ids:
@@ -152,8 +149,7 @@ async def test_a_write_cut_by_the_kill_is_decided_by_a_person_at_a_terminal(tmp_
     async with open_stdio_host(serve(config)) as second:
         async with open_stdio_host(serve(config)) as first:
             run_id = await begin(first)
-            with anyio.fail_after(30):
-                await toys.wait_for_calls(tmp_path / LOG, "stuck", 4)
+            await sent(tmp_path, "stuck", 4)
             kill(first)
         actions = (await reached(second, run_id, "awaiting_approval"))["actions"]
         assert {(action["kind"], *action["choices"]) for action in actions} == {("unknown", *CUT)}

@@ -1,8 +1,10 @@
 """The command line as people and scripts use it: a process of its own, with pipes or at a pseudo-terminal."""
 
+import logging
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +12,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from server.app import main
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = (sys.executable, "-P", "-c", "from server.app import main; main()")
@@ -20,6 +24,25 @@ def steprelay(*words: str, cwd: Path, seconds: float = 60, stdin: str = "") -> s
     return subprocess.run(
         [*OWN, *words], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=seconds, check=False
     )
+
+
+def called(*words: str) -> int:
+    """Run a command in this process, for those that end at once; returns its exit code."""
+    root, argv, handler = logging.getLogger(), sys.argv, signal.getsignal(signal.SIGTERM)
+    handlers, level = root.handlers[:], root.level
+    sys.argv = ["steprelay", *words]
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        sys.argv = argv
+        signal.signal(signal.SIGTERM, handler)
+        for added in set(root.handlers) - set(handlers):
+            root.removeHandler(added)
+            added.close()
+        root.setLevel(level)
+    return 0
 
 
 @dataclass

@@ -26,6 +26,7 @@ def settings(folder: Path, script: Mapping[str, Any], *, name: str = "steprelay.
         "model": f"scripted:{folder / 'script.json'}",
         "store": f"sqlite:///{folder / 'store' / 'steprelay.db'}",
         "mcpServers": {"quick": toys.entry(quick(folder / LOG))},
+        "server_options": {"quick": {"max_parallel": 16}},
         "policy": {"rules": [{"allow": "quick.add"}, {"allow": "quick.stuck"}]},
         **more,
     }
