@@ -101,10 +101,8 @@ class _Litellm:
 
     async def rate_of(self, model: str) -> Rate | None:
         """The user's price, nothing on this machine, else litellm's list; None where nobody knows."""
-        if (price := self._options.price) is not None:
-            return Rate(price.input_per_million, price.output_per_million)
-        if self._is_local(model):
-            return FREE
+        if (rate := self._own_rate(model)) is not None:
+            return rate
         if model not in self._rates:
             try:
                 self._rates[model] = await self._loop.run(_listed_rate(model))
@@ -112,11 +110,13 @@ class _Litellm:
                 return None
         return self._rates[model]
 
-    def _is_local(self, model: str) -> bool:
+    def _own_rate(self, model: str) -> Rate | None:
+        if (price := self._options.price) is not None:
+            return Rate(price.input_per_million, price.output_per_million)
         base = self._options.api_base
         if base is None and model.startswith(("ollama/", "ollama_chat/")):
             base = os.environ.get("OLLAMA_API_BASE", "http://localhost:11434")
-        return base is not None and is_loopback(base)
+        return FREE if base is not None and is_loopback(base) else None
 
     async def _ask(self, litellm: Any, model: str, request: ModelRequest) -> ModelReply:
         """One request, on litellm's own loop."""
@@ -126,7 +126,7 @@ class _Litellm:
             if request.stream:
                 async with aclosing(response):
                     response = litellm.stream_chunk_builder([chunk async for chunk in response])
-            spent = self._spent(litellm, model, response)
+            spent = spent_on(litellm, model, response, rate=self._own_rate(model))
         except (litellm.exceptions.openai.OpenAIError, *_FOREIGN) as error:
             raise self._failed(litellm, model, error) from error
         return reply_from(model, response, spent)
@@ -178,22 +178,21 @@ class _Litellm:
         headers: Json = getattr(error, "litellm_response_headers", None) or {}
         return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")))
 
-    def _spent(self, litellm: Any, model: str, response: Any) -> Spent:
-        usage = response.usage
-        details: Any = getattr(usage, "prompt_tokens_details", None)
-        cached = (getattr(details, "cached_tokens", None) or 0) if details else 0
-        tokens = (usage.prompt_tokens or 0, usage.completion_tokens or 0)
-        if (price := self._options.price) is not None:
-            rate = Rate(price.input_per_million, price.output_per_million)
-            return Spent(*tokens, cached, rate.cost(input_tokens=tokens[0], output_tokens=tokens[1]))
-        if self._is_local(model):
-            return Spent(*tokens, cached)
-        try:
-            usd = float(litellm.completion_cost(completion_response=response, model=model) or 0)
-        except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *_FOREIGN):
-            usd = 0.0
-        # Some models are listed at 0 because nobody has looked their price up.
-        return Spent(*tokens, cached, usd, cost_known=usd > 0)
+
+def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None) -> Spent:
+    """What a response took; without a rate of our own, by litellm's list."""
+    usage = response.usage
+    details: Any = getattr(usage, "prompt_tokens_details", None)
+    cached: int = (getattr(details, "cached_tokens", None) or 0) if details else 0
+    tokens: tuple[int, int] = (usage.prompt_tokens or 0, usage.completion_tokens or 0)
+    if rate is not None:
+        return Spent(*tokens, cached, rate.cost(input_tokens=tokens[0], output_tokens=tokens[1]))
+    try:
+        usd = float(litellm.completion_cost(completion_response=response, model=model) or 0)
+    except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *_FOREIGN):
+        usd = 0.0
+    # Some models are listed at 0 because nobody has looked their price up.
+    return Spent(*tokens, cached, usd, cost_known=usd > 0)
 
 
 def is_loopback(url: str) -> bool:

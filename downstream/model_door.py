@@ -192,7 +192,16 @@ class _Asking:
         amount = Amount(self.sent + 1, 0, self.spent.tokens + prompt + longest, self.spent.usd + worst)
         account, place = self.account, self.request.place
         await self.journal.begin_call(
-            Reservation(self.key, amount, account.purpose, place.step, self.request.role, account.worker, model)
+            Reservation(
+                self.key,
+                amount,
+                account.purpose,
+                place.step,
+                self.request.role,
+                account.worker,
+                model,
+                cost_known=rate is not None,
+            )
         )
 
     async def _send(self, model: str, rate: Rate | None, *, retry: int) -> ModelReply:

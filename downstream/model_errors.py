@@ -40,9 +40,9 @@ _BY_WORDS: tuple[tuple[FailureKind, str], ...] = (
 _SAYS: dict[FailureKind, str] = {
     "auth": "its server refused the key, or there is none; set model_options.api_key, or the provider's variable",
     "quota": "its account has no credit left",
-    "rate": "its server asks to slow down",
-    "overload": "its server failed",
-    "transport": "the connection to its server failed",
+    "rate": "its server asks to slow down; try later, or name another in models.fallbacks",
+    "overload": "its server failed; try later, or name another in models.fallbacks",
+    "transport": "the connection to its server failed; check that it is up, and model_options.api_base",
     "timeout": "it gave no answer in time",
     "context": "the request is longer than it can take",
     "refusal": "its provider refused the content",
@@ -68,7 +68,9 @@ def failure_kind(status: int | None, name: str, text: str) -> FailureKind:
 
 def failure_text(kind: FailureKind, status: int | None, text: str) -> str:
     """One sentence of ours, and for what only the server can explain a short, cleaned quotation of its words."""
-    said = _SAYS.get(kind, "it gave no reply") + (f" (HTTP {status})" if status and status != 200 else "")
+    # litellm gives a lost connection a status that no server sent.
+    shown = status if status != 200 and kind != "transport" else None
+    said = _SAYS.get(kind, "it gave no reply") + (f" (HTTP {shown})" if shown else "")
     # A server's words about a key tend to quote it, and broken replies explain nothing.
     quoted = "" if kind in ("auth", "malformed", "timeout", "transport") else cleaned(text)
     return f"{said}: {quoted}" if quoted else said
@@ -81,4 +83,4 @@ def cleaned(text: str) -> str:
     first = re.sub(r"^(?:[\w.]*(?:Error|Exception|Timeout)[:\s-]*)+", "", first)
     first = re.sub(r"(?:\b[A-Za-z]:\\|(?<![\w:/])/)(?:[\w.@ -]+[\\/])+[\w.@-]*", "…", first)
     first = re.sub(r"<[^>]*>|[{}\x00-\x1f]", " ", first)
-    return " ".join(first.split())[:_LONGEST]
+    return " ".join(first.partition(" Handle with ")[0].split())[:_LONGEST]

@@ -31,12 +31,16 @@ HOLD_OFF_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How this process drives: under which settings, how many runs at once, and within which limits each."""
+    """How this process drives: under which settings, how many runs at once, and within which limits each.
+
+    One that does not adopt drives only runs that it was woken for, and leaves all others to whoever stays longer.
+    """
 
     fingerprint: str
     settings_path: str
     runs: int
     limits: Callable[[Run], Limits]
+    adopts: bool = True
     hold_off: float = HOLD_OFF_SECONDS
 
 
@@ -54,12 +58,14 @@ class LocalEngine:
         self._options = options
         self._watch = LeaseWatch(store)
         self._driven: set[str] = set()
+        self._woken: set[str] = set()
         self._poke = anyio.Event()
         self._seen = -1
         self._looked_at = 0.0
 
     async def wake(self, run_id: str) -> None:
-        """Look for work now; which run it was shows in the store."""
+        """Look for work now; the run is one of ours from here on."""
+        self._woken.add(run_id)
         self._store.bell.ring(run_id)
         self._poke.set()
 
@@ -87,6 +93,8 @@ class LocalEngine:
 
     async def _start_ready(self, group: TaskGroup) -> None:
         ready = await self._store.ready(fingerprint=self._options.fingerprint)
+        if not self._options.adopts:
+            ready = [run for run in ready if run.id in self._woken]
         living: list[str] = []
         # Looked at after the runs: whoever drives one of them had its lease before.
         if any(run.driver not in (None, self.lease.id) for run in ready):

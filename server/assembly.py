@@ -59,11 +59,12 @@ class _Choice:
 
 @asynccontextmanager
 async def open_product(
-    settings: Settings, *, world: World, environ: Mapping[str, str] = os.environ
+    settings: Settings, *, world: World, environ: Mapping[str, str] = os.environ, adopts: bool = True
 ) -> AsyncGenerator[Product]:
     """Everything at work under these settings until the block ends. Raises StoreError or NotBuiltYet.
 
-    Tool servers start when they are first needed, and litellm is imported when a model is.
+    Tool servers start when they are first needed, and litellm is imported when a model is. A process that stays only
+    for a run of its own does not adopt those of others.
     """
     slots = local_engine(settings.engine).runs
     choice = await _choose(settings, environ)

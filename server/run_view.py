@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from journal.actions import ActionKind, Level
 from journal.runs import RunStatus, StopReason
 from journal.steps import StepStatus
-from journal.values import Json, JsonObject
+from journal.values import JsonObject
 
 RUN_VIEW_VERSION: Literal[1] = 1
 
@@ -47,7 +47,7 @@ class ActionView(_Shown):
     question: str
     step: str | None
     tool: str | None
-    arguments: Json = Field(description="exactly what is decided; null where it is too long to be shown here")
+    arguments: JsonObject | None = Field(description="exactly what is decided; null where it is too long for a host")
     effect: str | None = Field(description="what the call may do: write, destructive, egress, unknown or read")
     level: Level = Field(description="who must say yes: host (this client's user), person (page or terminal), passkey")
     reasons: list[str]

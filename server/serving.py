@@ -71,9 +71,10 @@ class Readiness:
 
     async def __call__(self) -> Product:
         await self._known.wait()
-        if isinstance(self._product, Product):
-            return self._product
-        raise self._product or SteprelayError("steprelay is not open")
+        assert self._product is not None
+        if isinstance(self._product, SteprelayError):
+            raise self._product
+        return self._product
 
 
 async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str], world: World) -> None:

@@ -1,7 +1,7 @@
 """The log: everything in a file of the state folder, warnings on stderr, nothing on stdout, no secret anywhere."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +11,7 @@ from server.log_file import log_path, start_logging
 
 
 @contextmanager
-def own_root() -> Iterator[None]:
+def own_root() -> Generator[None]:
     """The root logger as it was before, once the block ends."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level

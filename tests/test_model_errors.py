@@ -80,7 +80,10 @@ def test_a_message_of_another_model_goes_out_in_plain_words() -> None:
 
 
 def test_a_refusal_that_stands_beside_the_content_is_one() -> None:
-    message = SimpleNamespace(content=None, tool_calls=None, refusal="no", model_dump=lambda **_: {"refusal": "no"})
+    def model_dump(*, exclude_none: bool) -> dict[str, str]:
+        return {"refusal": "no"} if exclude_none else {}
+
+    message = SimpleNamespace(content=None, tool_calls=None, refusal="no", model_dump=model_dump)
     choice = SimpleNamespace(message=message, finish_reason="stop")
     reply = reply_from("m", SimpleNamespace(choices=[choice]), Spent())
     assert (reply.finish, reply.text, reply.raw) == ("refusal", "", {"model": "m", "message": {"refusal": "no"}})

@@ -1,6 +1,7 @@
 """Models through real litellm, against the scripted server on its three wires."""
 
 import gc
+import importlib
 import logging
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from model_server import ModelServer, Reply, Rule, answer, call, compose, on, planner, serve_model, worker
 from pydantic import SecretStr
 
-from downstream.model import open_models
+from downstream.model import open_models, spent_on
 from downstream.model_port import (
     FREE,
     FailureKind,
@@ -265,17 +266,13 @@ async def test_a_price_that_the_user_wrote_is_what_a_call_costs() -> None:
 
 
 async def test_a_model_elsewhere_costs_what_the_list_says_or_nobody_knows_what() -> None:
-    said: Reply = {"text": "x", "usage": {"prompt": 1_000_000, "completion": 0}}
-    with anyio.fail_after(60), serve_model(on(said)) as server:
-        # A name for this machine that does not read like one.
-        base = server.url.replace("127.0.0.1", "127.1")
-        async with models_at(server, "anthropic", api_base=base) as models:
-            listed = await models.complete("anthropic/claude-haiku-4-5", request("x"))
-        async with models_at(server, "openai", api_base=f"{base}/v1") as models:
-            unknown = await models.complete("openai/nobody-knows-this", request("x"))
-            assert await models.rate_of("openai/nobody-knows-this") is None
-    assert (listed.spent.usd, listed.spent.cost_known) == (pytest.approx(1.0), True)
-    assert (unknown.spent.usd, unknown.spent.cost_known) == (0.0, False)
+    litellm: Any = importlib.import_module("litellm")
+    usage = litellm.Usage(prompt_tokens=1_000_000, completion_tokens=0, total_tokens=1_000_000)
+    response = litellm.ModelResponse(usage=usage)
+    listed = spent_on(litellm, "anthropic/claude-haiku-4-5", response, rate=None)
+    unknown = spent_on(litellm, "openai/nobody-knows-this", response, rate=None)
+    assert (round(listed.usd, 6), listed.cost_known) == (1.0, True)
+    assert unknown == Spent(1_000_000, cost_known=False)
 
 
 async def test_a_model_of_ollama_costs_nothing_where_no_address_is_given() -> None:
@@ -329,7 +326,7 @@ async def test_without_litellm_the_call_says_so_and_scripts_still_work(monkeypat
 
 LAZY = """
 import anyio, sys
-from downstream.model import open_models
+from downstream.model import open_models, spent_on
 from downstream.settings import ModelSettings
 from journal.outlet import Outlet
 

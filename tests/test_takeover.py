@@ -133,9 +133,12 @@ async def test_two_hosts_share_a_store_and_the_living_one_goes_on_for_the_killed
             assert listed[0] == listed[1]
             assert sorted(run["run_id"] for run in listed[0]) == sorted(ids)
             assert Counter(made(tmp_path)) == {("read", "one"): 6, ("read", "two"): 6, ("wait", "go"): 6}
+            children = toys.children_of(one.pid or 0)
             killed_at = kill(one)
             again = (await sent(tmp_path, "wait", 9))[6:]
         late = max(call["at"] for call in again) - killed_at
+        assert children
+        assert await toys.wait_until_gone(children) == []
         open_gate(tmp_path)
         for run_id in ids:
             await reached(two, run_id, "succeeded")

@@ -65,7 +65,6 @@ async def test_only_a_person_in_a_terminal_moves_what_is_theirs_to_decide(tmp_pa
     late = _seconds_from_yes_to_call(events)
     assert len(late) == 2
     assert max(late) < 3, late
-    print(late)
 
 
 def _yes(action: Any) -> dict[str, Any]:

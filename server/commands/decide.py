@@ -156,7 +156,7 @@ async def _drive(settings: "Settings", run_id: str, config: Path | None) -> Exit
 
     from .driving import Manner, drive_here
 
-    async with open_product(settings, world=World()) as product:
+    async with open_product(settings, world=World(), adopts=False) as product:
         return await drive_here(product, run_id, Manner(config=config))
 
 

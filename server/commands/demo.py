@@ -46,7 +46,7 @@ async def _show(demo: "Demo", manner: "Manner") -> ExitCode:
     before = _mails(demo.outbox)
     # A key of its own, so that each demo is a new run.
     request = Request(goal=GOAL, goal_label="user", idempotency_key=new_id("k"), interactive=manner.asks)
-    async with open_product(settings, world=World()) as product:
+    async with open_product(settings, world=World(), adopts=False) as product:
         run_id = await product.start(request)
         code = await drive_here(product, run_id, manner)
     if code is ExitCode.WAITING:

@@ -56,6 +56,7 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
 
     Interrupted, it says how to go on.
     """
+    await product.engine.wake(run_id)
     try:
         with open_display(manner, asks=manner.asks) as display:
             await follow(product.store, run_id, show=display.show, decide=_decider(product, manner, display))

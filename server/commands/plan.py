@@ -27,7 +27,7 @@ def plan(goal: Goal, config: Config = None, context: Context = None, output: Out
         from server.assembly import open_product
         from server.plan_only import make_plan
 
-        async with open_product(settings, world=World()) as product:
+        async with open_product(settings, world=World(), adopts=False) as product:
             text = as_yaml(await make_plan(product, request.goal, request.context))
         if output is None:
             typer.echo(text, nl=False)

@@ -70,7 +70,7 @@ async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> 
 
     from .driving import drive_here
 
-    async with open_product(settings, world=World()) as product:
+    async with open_product(settings, world=World(), adopts=False) as product:
         await _check(product, request)
         return await drive_here(product, await product.start(request), manner)
 
@@ -81,7 +81,7 @@ async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
     from .detached import hand_over
 
     if request.plan is not None:
-        async with open_product(settings, world=World()) as product:
+        async with open_product(settings, world=World(), adopts=False) as product:
             await _check(product, request)
     typer.echo(await hand_over(settings, request))
     return ExitCode.OK

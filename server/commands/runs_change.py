@@ -46,7 +46,7 @@ def resume(
 
         async with open_settings_store(settings, world=World()) as store:
             await _reopen(store, await store.run(run_id), settings, budget or [])
-        async with open_product(settings, world=World()) as product:
+        async with open_product(settings, world=World(), adopts=False) as product:
             return await drive_here(product, run_id, Manner(approve, as_json, config))
 
     run_async(work)
@@ -74,7 +74,8 @@ def cancel(
                 return ExitCode.OK
             if await _ends_elsewhere(store, run_id):
                 return _say_cancelled(run_id)
-        async with open_product(settings, world=World()) as product:
+        async with open_product(settings, world=World(), adopts=False) as product:
+            await product.engine.wake(run_id)
             await follow(product.store, run_id, show=lambda now: None)
         return _say_cancelled(run_id)
 
@@ -90,7 +91,8 @@ def drive(run_id: RunId, config: Config = None) -> None:
         from server.exit_codes import code_of_run
         from server.follow import follow
 
-        async with open_product(settings, world=World()) as product:
+        async with open_product(settings, world=World(), adopts=False) as product:
+            await product.engine.wake(run_id)
             return code_of_run(await follow(product.store, run_id, show=lambda now: None))
 
     run_async(work)

@@ -58,14 +58,15 @@ async def open_asked_product(
     *,
     servers: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Asked]:
     """The product on a ledger server and these others, without the chance in the pauses between its tries."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "ledger.log"
     ledger = toys.entry(toys.ledger(log, plan=FOUND))
     with m.serve_model(rules) as model:
-        options = {"api_base": f"{model.url}/v1", "api_key": "not-a-secret-1", "timeout": 20}
-        written = {"model": "openai/scripted", "model_options": options, **(settings or {})}
+        asking = {"api_base": f"{model.url}/v1", "api_key": "not-a-secret-1", "timeout": 20, **(options or {})}
+        written = {"model": "openai/scripted", "model_options": asking, **(settings or {})}
         given = {"ledger": ledger, **(servers or {})}
         world = World(chance=lambda: 0.0)
         async with (

@@ -56,7 +56,10 @@ SCRIPT: dict[str, Any] = {
         {
             "decision": "revise",
             "drop": ["bad", "late"],
-            "add": [step("again", "add", "look", key="bravo-kept"), step("check", "read", "again", "study", key="four")],
+            "add": [
+                step("again", "add", "look", key="bravo-kept"),
+                step("check", "read", "again", "study", key="four"),
+            ],
         }
     ],
     "answer": ANSWER,
