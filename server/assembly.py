@@ -74,7 +74,7 @@ async def open_product(
         doors = await _open_doors(stack, settings, choice, store=store)
         desk = _desk(settings, choice, doors, execute=make_execute(_equipment(settings, doors, depths)))
         options = EngineOptions(
-            settings.fingerprint, settings_path(settings), runs=slots, limits=partial(_limits, desk)
+            settings.fingerprint, settings_path(settings), slots, limits=partial(_limits, desk), adopts=adopts
         )
         drive = _Driven(make_drive(desk), doors.catalogue, depths)
         engine = await stack.enter_async_context(open_local_engine(store, drive, options))

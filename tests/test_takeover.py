@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import main_job
-import model_server as m
 import pytest
 import toys
 from command_line import open_terminal, steprelay

@@ -1,4 +1,4 @@
-"""A tool server that starts at once, since it imports no SDK: `quick_server.py LOG`; LOG gets a synced line for each call.
+"""A tool server that starts at once, since it imports no SDK: `quick_server.py LOG`; each call adds a synced line to LOG.
 
 read KEY        a class read
 fail TEXT       a read that fails
