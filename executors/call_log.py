@@ -70,7 +70,6 @@ class CallLog:
 
     @property
     def in_words(self) -> str:
-        """What the calls gave, without a word of theirs: a reviser reads it."""
         return f"{len(self.citable)} of {self.made} calls gave a result"
 
     @property

@@ -42,7 +42,7 @@ def outcome_of(case: Case) -> Outcome:
     return Outcome(
         case.step,
         status,
-        summary=report.summary if report and report.summary else _without_report(case),
+        summary=report.summary if report and report.summary else _without_summary(case),
         value=_value(report, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
         findings=case.findings,
         problem=None if status == "succeeded" else _problem(case),
@@ -56,13 +56,6 @@ def outcome_of(case: Case) -> Outcome:
     )
 
 
-def _without_report(case: Case) -> str:
-    said = ["No report" if case.ended.problem is None else f"No report: {case.ended.problem}"]
-    if case.ended.log.made or case.ended.problem is None:
-        said.append(case.ended.log.in_words)
-    return f"{'; '.join(said)}."
-
-
 def _status(case: Case) -> OutcomeStatus:
     if case.ended.log.refused is not None:
         return "refused"
@@ -74,6 +67,15 @@ def _status(case: Case) -> OutcomeStatus:
 
 
 def _problem(case: Case) -> str:
+    return "; ".join(filter(None, [*_what_is_wrong(case), None if case.report else case.ended.log.last_failure]))
+
+
+def _without_summary(case: Case) -> str:
+    """What code says in the worker's place; a reviser reads it, so no tool's words stand in it."""
+    return "; ".join([*_what_is_wrong(case), case.ended.log.in_words])
+
+
+def _what_is_wrong(case: Case) -> list[str]:
     ended, report = case.ended, case.report
     said: list[str] = []
     if (refused := ended.log.refused) is not None:
@@ -83,10 +85,10 @@ def _problem(case: Case) -> str:
     if case.checked is not None and case.checked.problems:
         said.append(f"the report is not complete: {'; '.join(case.checked.problems)}")
     elif report is None:
-        said += filter(None, [ended.problem or "the worker handed in no report", ended.log.last_failure])
+        said.append(ended.problem or "the worker handed in no report")
     elif report.status != "done":
         said.append(f"the worker reports that it is {report.status}")
-    return "; ".join(said)
+    return said
 
 
 def _value(report: Report, log: CallLog) -> Value:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from downstream.prompt_text import SHOWN_CHARACTERS
 from journal.actions import Action
-from journal.canonical import NotCanonical, canonical
+from journal.canonical import canonical
 
 from .installed import Spoken
 from .run_view import ActionView
@@ -82,7 +82,4 @@ def time_text(at: float) -> str:
 
 
 def _size(action: Action) -> int:
-    try:
-        return len(canonical(action.arguments).decode())
-    except NotCanonical:
-        return SHOWN_CHARACTERS + 1
+    return len(canonical(action.arguments).decode())

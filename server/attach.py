@@ -158,9 +158,8 @@ class Attachment:
         """Show the forms of an older host, one after the other."""
         self.asked |= {action.id for action in actions}
         self.round += 1
-        if self.host.context.session.can_send_request:
-            for action in actions:
-                await self._ask_one(action)
+        for action in actions:
+            await self._ask_one(action)
 
     async def _ask_one(self, action: Action) -> None:
         world = self.product.store.world
@@ -168,6 +167,7 @@ class Attachment:
         began = world.monotonic()
         async with anyio.create_task_group() as group:
             group.start_soon(self._close_when_decided, action, group.cancel_scope)
+            # A host that cannot be asked after all, or answers nonsense, has not decided.
             with suppress(MCPError, ValidationError):
                 answers.append(
                     await self.host.context.session.elicit_form(

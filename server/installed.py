@@ -18,9 +18,9 @@ class Spoken:
         return f"{self.command} {words}" + (f" --config {shlex.quote(str(self.config))}" if self.config else "")
 
 
-def installed_command() -> str:
+def installed_command(python: Path = Path(sys.executable)) -> str:
     """`steprelay` where it is on the PATH, `uvx steprelay` where uvx runs it, else the script's whole path."""
-    script = Path(sys.executable).with_name("steprelay")
+    script = python.with_name("steprelay")
     found = shutil.which("steprelay")
     if found is not None and Path(found).resolve() == script.resolve():
         return "steprelay"

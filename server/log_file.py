@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -29,14 +30,18 @@ def start_logging(outlet: Outlet) -> None:
 
 
 def _added(root: logging.Logger) -> list[logging.Handler]:
-    file, warnings = _File(log_path(), maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8", delay=True), _Stderr()
+    warnings = _Stderr()
     warnings.setLevel(logging.WARNING)
-    root.addHandler(file)
-    root.addHandler(warnings)
+    handlers: list[logging.Handler] = [warnings]
+    # Without a state folder there is no file; whoever needs the folder for more will say so.
+    with suppress(OSError):
+        handlers.append(_File(log_path(), maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8", delay=True))
+    for handler in handlers:
+        root.addHandler(handler)
     root.setLevel(logging.INFO)
     for chatty in ("httpx", "httpcore", "LiteLLM", "mcp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    return [file, warnings]
+    return handlers
 
 
 class _File(RotatingFileHandler):

@@ -22,7 +22,7 @@ from journal.world import World
 from .bearer import BearerOnly
 from .found_settings import Found
 from .host import build_host_server
-from .kept_secret import local_token, request_state_key
+from .kept_secret import NotKept, local_token, request_state_key
 from .log_file import start_logging
 from .product import Product
 from .settings import Settings, load_settings
@@ -133,7 +133,7 @@ def _state_key() -> bytes:
     """Where no key can be kept, open questions do not outlive this process."""
     try:
         return request_state_key()
-    except OSError as error:
+    except NotKept as error:
         log.warning("no_state_key", extra={"error": str(error)})
         return os.urandom(32)
 
@@ -168,8 +168,8 @@ class _End:
 
     async def at_signal(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async for number in signals:
-                self._come(128 + int(number))
+            while True:
+                self._come(128 + int(await anext(signals)))
 
     async def after(self, serve: Callable[[Readiness], Awaitable[None]], ready: Readiness) -> None:
         with self.once_left():

@@ -74,11 +74,6 @@ async def run_lines(store: Store, runs: Sequence[Run]) -> list[RunLine]:
     return [await _run_line(store, run, living) for run in runs]
 
 
-async def run_line(store: Store, run: Run) -> RunLine:
-    """The run as one line of a list."""
-    return (await run_lines(store, [run]))[0]
-
-
 async def needed_settings(store: Store, run: Run) -> str | None:
     """The settings file that an unfinished run needs and no living process has; None where one may drive it."""
     return _lacking(run, await LeaseWatch(store).living())

@@ -14,6 +14,8 @@ from mcp_types import InputResponses
 from products import Opened, call_step, open_test_product, script
 
 from journal.actions import Action, Decision
+from journal.errors import DecisionRefused
+from server.edits import edit_action
 
 pytestmark = pytest.mark.e2e
 
@@ -154,6 +156,57 @@ async def test_an_edit_that_cannot_be_asked_for_leaves_the_action_waiting(
         assert refused.is_error
         assert told in text_of(refused)
         assert (await product.store.action(action["action_id"])).state == "waiting"
+
+
+async def test_only_a_call_that_still_waits_is_edited(tmp_path: Path) -> None:
+    async with open_test_product(tmp_path, script=script(KEEP)) as (product, server), open_host(server) as host:
+        view = await start(host, review_plan=True)
+        (plan,) = view["actions"]
+        refused = await host.call("approve_action", exact(plan, edited_arguments={"steps": []}))
+        assert f"action {plan['action_id']} (plan, waiting) cannot be edited" in text_of(refused)
+        (call,) = (await host.structured("approve_action", exact(plan)))["actions"]
+        before = await product.store.action(call["action_id"])
+        await host.structured("approve_action", exact(call))
+        with pytest.raises(DecisionRefused, match="has been decided in the meantime"):
+            await edit_action(product, before, {"key": "a", "value": "c"}, decision="approve")
+
+
+async def test_what_is_too_long_to_be_shown_is_decided_elsewhere(tmp_path: Path) -> None:
+    say: dict[str, Any] = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it. " * 600}
+    async with (
+        open_test_product(tmp_path, script=script(say), servers={}) as (product, server),
+        open_host(server) as host,
+    ):
+        (plan,) = (await start(host, review_plan=True))["actions"]
+        assert plan["arguments"] is None
+        whole = (await product.store.action(plan["action_id"])).arguments
+        view = await host.structured("approve_action", exact(plan, arguments=whole))
+    assert "what it does is too long to be shown here" in view["message"]
+    assert len(view["actions"]) == 1
+
+
+async def test_arguments_that_are_no_json_repeat_nothing(tmp_path: Path) -> None:
+    async with open_test_product(tmp_path, script=script(KEEP)) as (_, server), open_host(server) as host:
+        (action,) = (await start(host))["actions"]
+        view = await host.structured("approve_action", exact(action, arguments={"key": "a", "value": "\ud800"}))
+    assert len(view["actions"]) == 1
+
+
+async def test_a_secret_in_the_arguments_is_approved_as_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret-value-1")
+    step = call_step("keep", "ledger.add_item", key="a", value="it is s3cret-value-1")
+    settings: dict[str, Any] = {"secrets": ["MY_TOKEN"], "policy": {"sinks": {"ledger.add_item": ["/key"]}}}
+    async with (
+        open_test_product(tmp_path, script=script(step), settings=settings) as (_, server),
+        open_host(server) as host,
+    ):
+        (action,) = (await start(host))["actions"]
+        assert action["arguments"] == {"key": "a", "value": "it is [secret:MY_TOKEN]"}
+        done = await host.structured("approve_action", exact(action))
+    assert done["status"] == "succeeded"
+    assert toys.calls(tmp_path / "ledger.log", "add_item")[0]["arguments"]["value"] == "it is s3cret-value-1"
 
 
 async def test_three_refusals_in_a_row_end_the_run_with_what_it_has(tmp_path: Path) -> None:

@@ -150,6 +150,33 @@ async def test_an_idempotency_key_attaches_for_good_and_belongs_to_one_goal(tmp_
     assert f"'k1' belongs to run {runs[0]} with another goal or context; use a new key" in text_of(refused)
 
 
+async def test_a_run_of_other_settings_is_left_alone_and_names_its_file(tmp_path: Path) -> None:
+    keyed = {"goal": "Say it.", "idempotency_key": "k1", "review_plan": True}
+    async with open_test_product(tmp_path, script=SAID, servers={}) as (_, server), open_host(server) as host:
+        first = await host.structured("plan_and_execute", keyed)
+    store = {"store": f"sqlite:///{tmp_path}/store.db"}
+    async with (
+        open_test_product(tmp_path / "other", script=SAID, servers={}, settings=store) as (_, server),
+        open_host(server) as host,
+    ):
+        second = await host.structured("plan_and_execute", keyed)
+        (line,) = (await host.structured("list_runs"))["runs"]
+    assert (second["run_id"], second["status"]) == (first["run_id"], "awaiting_approval")
+    assert f"it needs {tmp_path}/steprelay.json" in second["message"]
+    assert line["needs"] == f"settings: {tmp_path}/steprelay.json"
+
+
+async def test_without_a_model_no_run_begins_and_those_there_are_can_be_looked_at(tmp_path: Path) -> None:
+    async with (
+        open_test_product(tmp_path, script=SAID, servers={}, settings={"model": None}) as (_, server),
+        open_host(server) as host,
+    ):
+        refused = await host.call("plan_and_execute", {"goal": "Say it."})
+        assert refused.is_error
+        assert "model" in text_of(refused)
+        assert await host.structured("list_runs") == {"runs": []}
+
+
 async def test_a_call_may_only_lower_the_budget(tmp_path: Path) -> None:
     async with (
         open_test_product(tmp_path, script=SAID, servers={}, settings={"budget": {"usd": 1.0}}) as (_, server),

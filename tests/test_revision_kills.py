@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from crash_scenario import DIED
 from quick_jobs import made
-from revision_kills import ANSWER, EFFECTS
+from revision_kills import ANSWER, EFFECTS, PARTS
 
 SUPPORT = Path(__file__).parent / "support"
 
@@ -69,14 +69,16 @@ def check(history: History, whole: History) -> None:
 
 
 @pytest.mark.parametrize(
-    "count",
-    [pytest.param(20, marks=pytest.mark.e2e), pytest.param(0, marks=pytest.mark.slow)],
-    ids=["twenty points", "every point"],
+    ("which", "number"),
+    [
+        pytest.param("some", 1, marks=pytest.mark.e2e),
+        *(pytest.param("part", part, marks=pytest.mark.slow) for part in range(1, PARTS + 1)),
+    ],
 )
-def test_a_killed_run_ends_with_the_same_answer_and_each_effect_once(tmp_path: Path, count: int) -> None:
-    command = [sys.executable, str(SUPPORT / "revision_kills.py"), str(tmp_path), str(count), "1"]
+def test_a_killed_run_ends_with_the_same_answer_and_each_effect_once(tmp_path: Path, which: str, number: int) -> None:
+    command = [sys.executable, str(SUPPORT / "revision_kills.py"), str(tmp_path), which, str(number)]
     paths = os.environ | {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}
-    said = subprocess.run(command, env=paths, stdout=subprocess.PIPE, check=True, timeout=250 if count else 3_000)
+    said = subprocess.run(command, env=paths, stdout=subprocess.PIPE, check=True, timeout=280)
     whole = History.read(tmp_path / "whole", [0])
     assert (whole.effects, whole.asked) == (Counter(EFFECTS), [])
     codes = {path.parent: json.loads(path.read_text()) for path in tmp_path.glob("*/codes")}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from journal.world import World
 from server.exit_codes import ExitCode, code_of_run
 from server.run_view import RunLines, RunView
 from server.view import run_lines, run_view
-from server.view_size import weight
+from server.view_size import fitted, weight
 from server.view_text import lines_text, view_text
 
 COMMAND = "steprelay"
@@ -117,6 +118,18 @@ async def test_a_view_in_full_stays_below_16000_characters(tmp_path: Path) -> No
     assert view.answer is not None
     assert len(view.answer) == 6_000
     assert (view.steps.total, len(view.step_list or [])) == (60, 40)
+
+
+async def test_steps_go_where_even_short_ones_are_too_many_for_a_view(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, journal):
+        rows = [replace(row(f"s{number:031}", number), worker="w" * 100) for number in range(40)]
+        await journal.put_plan(rows, events=())
+        await journal.finish(Ending("succeeded", "done", LONG, LONG, {}))
+        view = await shown(run)
+        wide = view.model_copy(update={"budget": {"x" * 20_000: 1}})
+    assert (weight(view) <= 16_000, len(view.step_list or []), len(view.answer or "")) == (True, 20, 6_000)
+    # What is made by none but us can't be cut; the least that can be shown is shown.
+    assert fitted(wide, short=False).budget == wide.budget
 
 
 async def test_a_step_is_shown_with_at_most_200_characters(tmp_path: Path) -> None:
@@ -262,6 +275,12 @@ async def test_a_run_that_no_living_process_may_drive_names_its_settings(tmp_pat
     assert "it needs settings.yaml" in view.message
     assert f"steprelay runs resume {run.id}" in view.message
     assert line.needs == "settings: settings.yaml"
+
+
+async def test_a_run_that_is_being_cancelled_says_so(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, _):
+        await run.store.request_cancel(await run.store.run(run.id), "Enough.")
+        assert (await shown(run)).message == f"Run {run.id} is being cancelled."
 
 
 async def test_a_line_of_the_list_says_who_is_needed(tmp_path: Path) -> None:

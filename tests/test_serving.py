@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -157,15 +158,38 @@ async def test_a_store_that_cannot_be_opened_is_told_in_every_answer(tmp_path: P
 
 
 @e2e
-async def test_a_state_folder_that_cannot_be_made_is_told_in_every_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", ["store", "state folder"])
+async def test_a_folder_that_cannot_be_made_is_told_in_every_answer(tmp_path: Path, broken: str) -> None:
     (tmp_path / "file").touch()
-    config = write_settings(tmp_path, script=script(), servers={})
-    settings = json.loads(config.read_text())
-    config.write_text(json.dumps({**settings, "store": f"sqlite:///{tmp_path}/file/store.db"}))
-    async with open_stdio_host(serve(config)) as host:
+    settings = {"store": f"sqlite:///{tmp_path}/file/store.db"} if broken == "store" else {}
+    config = write_settings(tmp_path, script=script(), servers={}, settings=settings)
+    if broken == "state folder":
+        config.write_text(json.dumps({**json.loads(config.read_text()), "store": None}))
+    env = {"XDG_STATE_HOME": str(tmp_path / "file")} if broken == "state folder" else {}
+    async with open_stdio_host(serve(config), env) as host:
         refused = await host.call("list_runs")
     assert refused.is_error
     assert f"{tmp_path}/file" in text_of(refused)
+
+
+@e2e
+async def test_a_fault_of_ours_ends_the_process_instead_of_leaving_the_host_without_an_answer() -> None:
+    program = """
+import anyio, os
+from journal.world import World
+from server.serving import serve_stdio
+
+def found():
+    raise ZeroDivisionError("inner words")
+
+anyio.run(lambda: serve_stdio(found, environ=os.environ, world=World()))
+"""
+    command = [sys.executable, "-c", program]
+    async with await anyio.open_process(command, cwd=Path(__file__).parents[1]) as process:
+        with anyio.fail_after(30):
+            assert process.stdout is not None
+            assert [part async for part in process.stdout] == []
+            assert await process.wait() == 1
 
 
 async def test_a_call_waits_until_the_product_is_open(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from command_line import open_terminal, steprelay
 from main_job import GOAL
 from mcp_hosts import Host, open_stdio_host, serve
 from products import call_step, script
-from quick_jobs import LOG, made, settings
+from quick_jobs import LOG, made, reached, settings
 
 pytestmark = pytest.mark.e2e
 
@@ -42,15 +42,6 @@ def kill(host: Host) -> float:
 async def begin(host: Host, goal: str = GOAL) -> str:
     run_id: str = (await host.structured("plan_and_execute", {"goal": goal, "wait_seconds": 0}))["run_id"]
     return run_id
-
-
-async def reached(host: Host, run_id: str, *statuses: str) -> Any:
-    """The run, in full, once it has one of these statuses."""
-    asked: dict[str, Any] = {"run_id": run_id, "detail": True}
-    with anyio.fail_after(60):
-        while (view := await host.structured("get_run", asked))["status"] not in statuses:
-            asked["wait_seconds"] = 5
-    return view
 
 
 async def sent(folder: Path, tool: str, count: int) -> list[Any]:

@@ -13,6 +13,7 @@ from command_line import open_terminal
 from main_job import MAIN
 from mcp_hosts import Host, open_stdio_host, serve, text_of
 from products import call_step, script, write_settings
+from quick_jobs import LOG, made, reached, settings
 
 pytestmark = pytest.mark.e2e
 
@@ -49,9 +50,7 @@ async def test_only_a_person_in_a_terminal_moves_what_is_theirs_to_decide(tmp_pa
             await _check_that_no_host_moves_it(host, action)
         for step, action in actions.items():
             await anyio.to_thread.run_sync(_decide, config, action["action_id"], step.endswith("yes"))
-        with anyio.fail_after(30):
-            while (view := await host.structured("get_run", {"run_id": view["run_id"]}))["stop_reason"] is None:
-                await host.structured("get_run", {"run_id": view["run_id"], "wait_seconds": 5})
+        view = await reached(host, view["run_id"], "partial", "succeeded")
         events = await _events(host, view["run_id"])
         again = await host.call("approve_action", _yes(actions["mail_yes"]))
     assert (view["status"], view["stop_reason"], view["actions"]) == ("partial", "refused", [])
@@ -65,6 +64,23 @@ async def test_only_a_person_in_a_terminal_moves_what_is_theirs_to_decide(tmp_pa
     late = _seconds_from_yes_to_call(events)
     assert len(late) == 2
     assert max(late) < 3, late
+
+
+async def test_a_yes_from_a_terminal_is_acted_on_while_other_steps_are_still_at_work(tmp_path: Path) -> None:
+    steps = [call_step("hold", "quick.wait", gate="go"), call_step("drop", "quick.drop", key="old")]
+    config = settings(tmp_path, script(*steps))
+    async with open_stdio_host(serve(config)) as host:
+        run_id = (await host.structured("plan_and_execute", {"goal": GOAL, "wait_seconds": 0}))["run_id"]
+        with anyio.fail_after(30):
+            while not (view := await host.structured("get_run", {"run_id": run_id, "wait_seconds": 5}))["actions"]:
+                pass
+            assert view["status"] == "running"
+            await anyio.to_thread.run_sync(_decide, config, view["actions"][0]["action_id"], True)
+            await toys.wait_for_calls(tmp_path / LOG, "drop")
+        assert Counter(made(tmp_path)) == {("wait", "go"): 1, ("drop", "old"): 1}
+        (tmp_path / "go").touch()
+        await reached(host, run_id, "succeeded")
+    assert Counter(made(tmp_path)) == {("wait", "go"): 1, ("drop", "old"): 1}
 
 
 def _yes(action: Any) -> dict[str, Any]:

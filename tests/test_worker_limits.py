@@ -68,11 +68,9 @@ async def test_without_a_last_report_code_says_what_the_calls_gave(tmp_path: Pat
     async with open_bench(tmp_path, say=say, act=act, tools=TOOLS, workers=[limited(turns=2)]) as bench:
         outcome = await bench.outcome(worker_step())
         assert (outcome.status, outcome.findings, outcome.value) == ("partial", (), None)
-        assert outcome.summary == "No report; 1 of 2 calls gave a result."
-        assert outcome.problem == (
-            "stopped at its limit: turns; the worker handed in no report; "
-            'the last call that failed was notes.search: "found"'
-        )
+        stopped = "stopped at its limit: turns; the worker handed in no report"
+        assert outcome.summary == f"{stopped}; 1 of 2 calls gave a result"
+        assert outcome.problem == f'{stopped}; the last call that failed was notes.search: "found"'
         assert outcome.sources == (Source("study", "notes.search", FIRST),)
 
 

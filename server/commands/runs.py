@@ -34,12 +34,12 @@ def list_(
     async def work() -> ExitCode:
         from journal.runs import RUN_STATUSES
         from server.opened_store import open_settings_store
-        from server.view import run_line
+        from server.view import run_lines
 
         if status is not None and status not in RUN_STATUSES:
             raise UsageProblem(f"--status {status!r} is none; there are: {', '.join(RUN_STATUSES)}")
         async with open_settings_store(settings, world=World()) as store:
-            lines = [await run_line(store, run) for run in await store.runs(status=status, limit=limit)]
+            lines = await run_lines(store, await store.runs(status=status, limit=limit))
         if as_json:
             typer.echo(json.dumps({"runs": [line.model_dump(mode="json") for line in lines]}, ensure_ascii=False))
         else:

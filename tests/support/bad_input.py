@@ -27,7 +27,7 @@ STUDY = {
     "title": "Study it",
     "worker": "researcher",
     "task": "Find out when it ships.",
-    "tools": ["ledger.read_item", "ledger.echo"],
+    "tools": ["ledger.read_item", "ledger.echo", "ledger.fail"],
 }
 ANSWER = "It ships on Friday."
 READ = m.call("ledger.read_item", key="plan")

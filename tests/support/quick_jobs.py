@@ -1,4 +1,4 @@
-"""Settings on a scripted model and the tool server that starts at once, and what that server wrote down."""
+"""Runs on a scripted model and the tool server that starts at once: their settings, and what that server wrote down."""
 
 import json
 import sys
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import toys
+from mcp_hosts import Host
 
 _SERVER = Path(__file__).parent / "toy_servers" / "quick_server.py"
 LOG = "quick.log"
@@ -38,3 +40,12 @@ def settings(folder: Path, script: Mapping[str, Any], *, name: str = "steprelay.
 def made(folder: Path, *tools: str) -> list[tuple[str, str]]:
     """The calls that the server was sent, of these tools or of all: the tool and its first argument."""
     return [(call["tool"], next(iter(call["arguments"].values()))) for call in toys.calls(folder / LOG, *tools)]
+
+
+async def reached(host: Host, run_id: str, *statuses: str) -> Any:
+    """The run, in full, once it has one of these statuses."""
+    asked: dict[str, Any] = {"run_id": run_id, "detail": True}
+    with anyio.fail_after(60):
+        while (view := await host.structured("get_run", asked))["status"] not in statuses:
+            asked["wait_seconds"] = 5
+    return view

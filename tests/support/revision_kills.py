@@ -1,14 +1,15 @@
-"""A run with a revision among parallel steps, in processes that die: `revision_kills.py FOLDER COUNT SEED`.
+"""A run with a revision among parallel steps, in processes that die: `revision_kills.py FOLDER some|part NUMBER`.
 
-COUNT points are drawn from those that a whole run passes (0: all of them, with a second death for every third). Each
-gets a folder: a process that dies there, and one that goes on to the end. The number of all points is printed.
+`some` draws 20 of the points that a whole run passes, with NUMBER as seed; `part` takes every PARTS-th from NUMBER on,
+every third with a second death. Each gets a folder: a process that dies there, and one that goes on to the end. The
+number of all points is printed.
 """
 
 import json
 import os
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,8 @@ from server.settings import Found, load_settings
 GOAL = "Keep alpha-kept and bravo-kept, and drop charlie-gone."
 EFFECTS = [("add", "alpha-kept"), ("add", "bravo-kept"), ("drop", "charlie-gone")]
 ANSWER = "Two are kept, and one is gone."
-SECOND_DEATH = 40
-"""The point of its recovery at which a process dies again: behind the opening of the store, where the run goes on."""
 AT_ONCE = 2
+PARTS = 6
 
 
 def step(id_: str, tool: str, *needs: str, **arguments: str) -> dict[str, Any]:
@@ -108,12 +108,13 @@ def child(folder: Path, fatal: int | None = None) -> tuple[int, int]:
     return code, int((folder / "points").read_text()) if code == 0 else 0
 
 
-def deaths(points: int, count: int, seed: int) -> Iterator[tuple[int, ...]]:
+def deaths(points: int, which: str, number: int) -> list[tuple[int, ...]]:
     """At which points the processes of each history die, one after the other."""
-    if count:
-        yield from ((point,) for point in sorted(random.Random(seed).sample(range(1, points + 1), count)))
-    else:
-        yield from ((point, SECOND_DEATH) if point % 3 == 0 else (point,) for point in range(1, points + 1))
+    if which == "some":
+        return [(point,) for point in sorted(random.Random(number).sample(range(1, points + 1), 20))]
+    chosen = range(number, points + 1, PARTS)
+    # A recovery passes about 20 points before the run goes on.
+    return [(point, 20 + point % 40) if place % 3 == 0 else (point,) for place, point in enumerate(chosen)]
 
 
 def live_through(folder: Path, histories: Sequence[tuple[int, ...]]) -> int:
@@ -129,15 +130,15 @@ def live_through(folder: Path, histories: Sequence[tuple[int, ...]]) -> int:
     return pid
 
 
-def main(folder: Path, count: int, seed: int) -> None:
+def main(folder: Path, which: str, number: int) -> None:
     settings(folder / "whole", SCRIPT)
     code, points = child(folder / "whole")
     assert code == 0
-    histories = list(deaths(points, count, seed))
-    pids = [live_through(folder, histories[number::AT_ONCE]) for number in range(AT_ONCE)]
+    histories = deaths(points, which, number)
+    pids = [live_through(folder, histories[first::AT_ONCE]) for first in range(AT_ONCE)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * AT_ONCE
     sys.stdout.write(str(points))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,4 +1,4 @@
-"""A tool server that starts at once, since it imports no SDK: `quick_server.py LOG`; each call adds a synced line to LOG.
+"""A tool server that starts at once, since it imports no SDK: `quick_server.py LOG`; calls add synced lines to LOG.
 
 read KEY        a class read
 fail TEXT       a read that fails
