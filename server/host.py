@@ -3,6 +3,7 @@
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -30,6 +31,7 @@ from mcp_types import (
     TextContent,
 )
 
+from downstream.prompt_text import quoted
 from journal.errors import SteprelayError
 
 from .attach import Host
@@ -59,50 +61,55 @@ Ready = Callable[[], Awaitable[Product]]
 
 def build_host_server(ready: Ready, *, state_key: bytes) -> Server[Any]:
     """The server, answering every handshake; calls fail with what `ready` raises until the settings hold."""
-
-    async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
-        tool = next((tool for tool in HOST_TOOLS if tool.name == params.name), None)
-        if tool is None:
-            known = ", ".join(tool.name for tool in HOST_TOOLS)
-            return _refused(f"steprelay has no tool {params.name!r}; it has: {known}")
-        host = Host(context, params.request_state, dict(params.input_responses or {}))
-        try:
-            return await tool.call((await ready()), host, params.arguments or {})
-        except (ToolError, SteprelayError) as error:
-            log.info("call_refused", extra={"tool": params.name, "why": str(error)})
-            return _refused(str(error))
-        except Exception:  # a fault of ours must not end the connection, nor reach a model in its own words
-            log.exception("call_failed", extra={"tool": params.name})
-            return _refused(f"{params.name} failed inside of steprelay; its log says why. list_runs shows the runs.")
-
-    async def read(context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        try:
-            return await read_resource((await ready()), str(params.uri))
-        except SteprelayError as error:
-            raise MCPError(code=INVALID_PARAMS, message=str(error), data={"uri": str(params.uri)}) from error
-
-    async def list_resources(context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
-        try:
-            return await listed_resources(await ready())
-        except SteprelayError:
-            return ListResourcesResult(resources=[])
-
     server: Server[Any] = Server(
         NAME,
         version=importlib.metadata.version("steprelay"),
         title="steprelay",
         instructions=INSTRUCTIONS,
         on_list_tools=_list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
+        on_call_tool=partial(_call_tool, ready),
+        on_list_resources=partial(_list_resources, ready),
         on_list_resource_templates=_list_templates,
-        on_read_resource=read,
+        on_read_resource=partial(_read_resource, ready),
         on_list_prompts=_list_prompts,
         on_get_prompt=_get_prompt,
     )
     security = RequestStateSecurity(keys=[state_key], ttl=_STATE_SECONDS)
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
     return server
+
+
+async def _call_tool(
+    ready: Ready, context: Context, params: CallToolRequestParams
+) -> CallToolResult | InputRequiredResult:
+    tool = next((tool for tool in HOST_TOOLS if tool.name == params.name), None)
+    if tool is None:
+        known = ", ".join(tool.name for tool in HOST_TOOLS)
+        return _refused(f"steprelay has no tool {quoted(params.name)}; it has: {known}")
+    host = Host(context, params.request_state, dict(params.input_responses or {}))
+    try:
+        return await tool.call((await ready()), host, params.arguments or {})
+    except (ToolError, SteprelayError) as error:
+        log.info("call_refused", extra={"tool": params.name, "why": str(error)})
+        return _refused(str(error))
+    except Exception:  # a fault of ours must not end the connection, nor reach a model in its own words
+        log.exception("call_failed", extra={"tool": params.name})
+        return _refused(f"{params.name} failed inside of steprelay; its log says why. list_runs shows the runs.")
+
+
+async def _read_resource(ready: Ready, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    try:
+        return await read_resource((await ready()), str(params.uri))
+    except SteprelayError as error:
+        raise MCPError(code=INVALID_PARAMS, message=str(error), data={"uri": str(params.uri)}) from error
+
+
+async def _list_resources(ready: Ready, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    try:
+        return await listed_resources(await ready())
+    except SteprelayError:
+        # Hosts list resources unasked; why there are none, the first call says.
+        return ListResourcesResult(resources=[])
 
 
 def _refused(text: str) -> CallToolResult:

@@ -159,14 +159,18 @@ async def test_a_reference_to_a_missing_path_fails_its_step_and_says_what_is_the
     await check_kept(tmp_path, view, "look", "beside")
 
 
-EVERY_MISTAKE = [step for name in ("an unknown worker", "an unknown tool", "wrong arguments") for step in REJECTED[name][0]]
+EVERY_MISTAKE = [
+    step for name in ("an unknown worker", "an unknown tool", "wrong arguments") for step in REJECTED[name][0]
+]
 GIVEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "not JSON": ('{"steps": [', ("plan.json", "value must stand here")),
     "no list of steps": ("[]", ("plan.json", "map")),
     "a cycle": (json.dumps({"steps": REJECTED["a cycle"][0]}), REJECTED["a cycle"][1]),
     "no step": ('{"steps": []}', REJECTED["no step"][1]),
     "everything at once": (
-        json.dumps({"steps": [step | {"id": f"x{n}"} for n, step in enumerate(EVERY_MISTAKE)] + REJECTED["500 steps"][0]}),
+        json.dumps(
+            {"steps": [step | {"id": f"x{n}"} for n, step in enumerate(EVERY_MISTAKE)] + REJECTED["500 steps"][0]}
+        ),
         ("504 steps are too many", "'researchr'", "'ledger.read_itm'", "5 is not of type", "'key' is a required"),
     ),
 }

@@ -113,7 +113,9 @@ async def test_a_worker_that_asks_for_a_tool_outside_its_list_is_told_so_and_can
     view, asked = await run_with(tmp_path, m.worker("study", [[DROP], [READ]], REPORT))
     assert (view["status"], kinds(view)["study"], view["answer"]) == ("succeeded", "succeeded", ANSWER)
     told = asked.asked("worker")[1].last("tool")
-    check_words(told, "this step has no tool 'ledger__drop_item'", "it has ledger__echo, ledger__fail, ledger__read_item")
+    check_words(
+        told, "this step has no tool 'ledger__drop_item'", "it has ledger__echo, ledger__fail, ledger__read_item"
+    )
     assert toys.calls(asked.log, "drop_item") == []
 
 
