@@ -82,7 +82,8 @@ class Called:
 
     @classmethod
     def from_json(cls, data: Json) -> "Called":
-        fields = dict(data) | {"value": Value.from_json(data["value"]), "artifacts": tuple(data["artifacts"])}
+        fields: JsonObject = dict(data)
+        fields["value"], fields["artifacts"] = Value.from_json(data["value"]), tuple(data["artifacts"])
         return cls(**fields)
 
 

@@ -1,4 +1,4 @@
-"""Calls that can't be taken: each is an error with the way out, and a run that waits meanwhile loses nothing by them."""
+"""Calls that can't be taken: each is an error with the way out, and a run that waits loses nothing by them."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ import toys
 from bad_input import FOUND, LOOK, check_kept, check_words, kinds
 from mcp_hosts import Era, open_host, text_of
 from products import call_step, open_test_product, script
+
+pytestmark = pytest.mark.e2e
 
 ERAS: list[Era] = ["legacy", "modern"]
 GOAL = "Write down that it ships."

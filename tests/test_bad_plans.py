@@ -12,6 +12,8 @@ from command_line import steprelay
 from mcp_hosts import Host, open_host
 from products import call_step, open_test_product, write_settings
 
+pytestmark = pytest.mark.e2e
+
 Json = Any
 
 GOAL_STEP: Json = {
@@ -117,7 +119,6 @@ async def test_a_reply_that_is_no_plan_at_all_leaves_the_goal_to_one_worker(tmp_
 
 
 # What litellm and its parts warn of, or leave for the end of the process, is not this project's.
-@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore")
 async def test_the_planner_is_told_everything_that_is_wrong_and_its_mended_plan_runs(tmp_path: Path) -> None:
     bad = [call_step("a", "ledger.read_itm", key="x"), STUDY | {"worker": "researchr"}]
@@ -132,7 +133,6 @@ async def test_the_planner_is_told_everything_that_is_wrong_and_its_mended_plan_
     await check_kept(tmp_path, view, "look")
 
 
-@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore")
 async def test_prose_in_place_of_a_plan_is_asked_for_in_every_way_and_then_given_up(tmp_path: Path) -> None:
     rules = m.worker("goal", [[READ]], m.report("On Friday.", {FOUND: [0]}))
@@ -176,7 +176,6 @@ GIVEN: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize(("text", "told"), GIVEN.values(), ids=GIVEN.keys())
 def test_a_given_plan_that_cannot_run_exits_2_with_all_errors_and_begins_no_run(
     tmp_path: Path, text: str, told: tuple[str, ...]

@@ -61,7 +61,6 @@ async def open_asked_product(
     options: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Asked]:
     """The product on a ledger server and these others, without the chance in the pauses between its tries."""
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "ledger.log"
     ledger = toys.entry(toys.ledger(log, plan=FOUND))
     with m.serve_model(rules) as model:
