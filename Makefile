@@ -16,10 +16,10 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -m "not slow and not e2e"
+	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
 
 test: check
-	$(BIN)/pytest -m "not slow" --cov
+	$(BIN)/pytest -n 3 -m "not slow" --cov
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow

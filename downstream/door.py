@@ -91,8 +91,8 @@ class Called:
 class Refused:
     """The gate or a person did not let the call out. `by` is `gate` or `person`; the reason is for people and models.
 
-    `correctable` marks a mistake in the call itself (unknown tool, arguments that do not fit): the worker may try again,
-    and its step is not refused by it.
+    `correctable` marks a mistake in the call itself (unknown tool, arguments that do not fit): the worker may try
+    again, and its step is not refused by it.
     """
 
     tool: str

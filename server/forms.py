@@ -10,6 +10,8 @@ from journal.values import Json, JsonObject
 
 from .action_view import fits_a_host
 
+_WIDTH = 96
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -28,9 +30,15 @@ def can_be_asked(action: Action) -> bool:
 
 def form_message(action: Action) -> str:
     """The question, with what is decided in full; that of a call has it already."""
-    if action.kind == "call" or not action.arguments:
-        return action.question
-    return "\n".join([action.question, *argument_lines(action.arguments)])
+    shown = [action.question]
+    if action.kind != "call" and action.arguments:
+        shown += argument_lines(action.arguments)
+    return "\n".join(part for line in "\n".join(shown).split("\n") for part in _parts(line))
+
+
+def _parts(line: str) -> list[str]:
+    """A line in pieces that hosts show whole: they cut what is wider than their window without a word."""
+    return [line[start : start + _WIDTH] for start in range(0, len(line), _WIDTH)] or [""]
 
 
 def form_schema(action: Action) -> JsonObject:

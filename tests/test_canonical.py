@@ -52,7 +52,6 @@ def test_the_order_of_members_makes_no_difference(data: Any) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [(True, 1), ("1", 1), (None, False), (2**60, 2**60 + 1), (2**60, {"$integer": str(2**60)}), ([1, 2], [2, 1])],
-    ids=str,
 )
 def test_values_that_are_not_the_same_have_different_hashes(one: Any, other: Any) -> None:
     assert digest(one) != digest(other)

@@ -86,7 +86,6 @@ async def test_a_call_that_may_not_leave_is_refused_with_the_way_out(
         {"properties": {"a": {"pattern": "("}}},
         {"$ref": "#"},
     ],
-    ids=str,
 )
 async def test_a_schema_that_cannot_be_used_lets_nothing_through(tmp_path: Path, schema: JsonObject) -> None:
     there = Server()

@@ -104,7 +104,6 @@ def test_a_pause_that_is_a_date_or_nonsense_is_none() -> None:
         ("http://127.0.0.1.example.org", False),
         ("http://10.0.0.1", False),
     ],
-    ids=str,
 )
 def test_only_addresses_of_this_machine_are_loopback(url: str, local: bool) -> None:
     assert is_loopback(url) == local

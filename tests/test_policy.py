@@ -74,7 +74,6 @@ def test_deny_beats_ask_beats_allow_whatever_their_order(
         ({"price": True}, None),
         ({}, None),
     ],
-    ids=str,
 )
 def test_a_condition_that_cannot_be_told_fits_deny_and_ask_but_no_allow(
     verb: Verb, arguments: JsonObject, fits: bool | None
@@ -127,7 +126,6 @@ def test_a_condition_that_cannot_be_told_fits_deny_and_ask_but_no_allow(
         ({"equals": "x"}, MISSING, None),
         ({"equals": "x"}, "\ud800", None),
     ],
-    ids=str,
 )
 def test_matchers_are_typed_and_coerce_nothing(matcher: JsonObject, value: Json, expected: bool | None) -> None:
     found = holds(Matcher.model_validate(matcher, strict=False), value, of="all")

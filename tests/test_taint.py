@@ -62,7 +62,6 @@ ALLOWED: JsonObject = {"rules": [{"allow": "mail.*"}]}
         (Arguments({"to": "ana@example.org", "bcc": "eve"}, WEB), ("ask", "person")),
         (Arguments({}, WEB), ("allow", "host")),
     ],
-    ids=repr,
 )
 def test_a_target_that_is_neither_clean_nor_in_the_goal_needs_a_person_where_policy_allows_too(
     arguments: Arguments, expected: tuple[str, str]
