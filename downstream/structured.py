@@ -33,7 +33,7 @@ class NoReply(SteprelayError):
 
     def __init__(self, model: str, name: str, errors: list[str]) -> None:
         self.errors = errors
-        super().__init__(f"model {model} gave no usable {name}: {'; '.join(errors)}")
+        super().__init__(f"model {model} gave no usable {name}: {'; '.join(errors)}; another model may do better")
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[str, Json, tuple[str, ...]]] = {
         ('unknown argument "budget.euro"', "usd"),
     ),
     "unknown status": ("list_runs", {"status": "lost"}, ("status", "'awaiting_approval'")),
-    "unknown tool": ("plan", {"goal": GOAL}, ("steprelay has no tool 'plan'", "it has: plan_and_execute")),
+    "unknown tool": ("plan", {"goal": GOAL}, ("steprelay has no tool", "plan", "it has: plan_and_execute")),
 }
 
 

@@ -142,7 +142,7 @@ async def test_prose_in_place_of_a_plan_is_asked_for_in_every_way_and_then_given
             view = await asked.run()
             assert len(asked.asked("planner")) == 9
     assert (view["status"], kinds(view)) == ("succeeded", {"goal": "succeeded"})
-    check_words(view["warnings"][0], "the planner gave no plan", "no JSON for submit_plan was found")
+    check_words(view["warnings"][0], "the planner gave no plan", "no JSON for submit_plan was found", "another model")
 
 
 async def test_a_reference_to_a_missing_path_fails_its_step_and_says_what_is_there(tmp_path: Path) -> None:
