@@ -18,12 +18,12 @@ from journal.ledger import Spent
 from journal.outlet import Outlet
 from journal.values import Json, JsonObject
 
-from .model_errors import failure_kind, failure_text
-from .model_messages import context_size, reply_from, seconds, wire_message
 from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role
-from .scripted import ScriptedModels
+from .models.errors import failure_kind, failure_text
+from .models.messages import context_size, reply_from, seconds, wire_message
+from .models.scripted import ScriptedModels
+from .models.vendor_loop import VendorLoop, open_vendor_loop
 from .settings import SCRIPTED, ModelOptions, ModelSettings
-from .vendor_loop import VendorLoop, open_vendor_loop
 
 log = logging.getLogger(__name__)
 

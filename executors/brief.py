@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from downstream.door import Origin
-from downstream.model_door import Account
 from downstream.model_port import Function, Place
+from downstream.models.door import Account
 from downstream.tools import Tool
 from journal.run_journal import Meaning
 from journal.values import JsonObject, Label

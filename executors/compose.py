@@ -3,8 +3,8 @@
 from functools import partial
 
 from downstream.budget import within_budget
-from downstream.model_door import Account, NoModel
 from downstream.model_port import RETRIED, Message, ModelFailed, ModelReply, ModelRequest, Place
+from downstream.models.door import Account, NoModel
 from journal.errors import BudgetReached
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Value

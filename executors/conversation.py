@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 from downstream.model_port import Function, Message, ModelReply, ModelRequest
-from downstream.schemas import for_function
-from downstream.structured import Form, formatted
+from downstream.models.schemas import for_function
+from downstream.models.structured import Form, formatted
 from downstream.tools import Tool
 from journal.values import JsonObject
 

@@ -1,7 +1,7 @@
 """The functions by which a worker and a reviewer hand in what they have: their only way to end."""
 
 from downstream.model_port import Function
-from downstream.schemas import for_reply
+from downstream.models.schemas import for_reply
 from journal.values import JsonObject
 
 _REPORT: JsonObject = {

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from downstream.door import CallTool, Origin
-from downstream.model_door import Account
 from downstream.model_port import ModelReply, ModelRequest, Role
+from downstream.models.door import Account
 from journal.canonical import digest
 from journal.ledger import Limits
 from journal.remembered import Remembered

@@ -5,8 +5,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from downstream.budget import within_budget
 from downstream.door import Waiting
-from downstream.model_door import NoModel
 from downstream.model_port import RETRIED, Function, ModelFailed, ModelReply, ModelRequest
+from downstream.models.door import NoModel
 from downstream.settings import SCRIPTED
 from journal.errors import BudgetReached
 from journal.events import NewEvent

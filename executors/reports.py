@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
-from downstream.replies import ReplyErrors, read_object
+from downstream.models.replies import ReplyErrors, read_object
 from journal.values import Json, JsonObject
 
 from .contract import Finding, Report

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from downstream.json_shape import is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.replies import ReplyErrors, objects_in, read_object
+from downstream.models.replies import ReplyErrors, objects_in, read_object
 from journal.values import JsonObject
 
 _INSIDE = ("arguments", "arguments_json", "parameters", "input")

@@ -8,9 +8,9 @@ from functools import partial
 import anyio
 
 from downstream.budget import within_budget
-from downstream.model_door import NoModel
 from downstream.model_port import ModelFailed
-from downstream.structured import NoReply
+from downstream.models.door import NoModel
+from downstream.models.structured import NoReply
 from executors.contract import Finding, Outcome
 from executors.wording import cut, shown, wrapped
 from journal.errors import BudgetReached

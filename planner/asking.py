@@ -4,9 +4,9 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from downstream.model_door import Account
 from downstream.model_port import Message, ModelRequest, Place, Role
-from downstream.structured import Form, Question
+from downstream.models.door import Account
+from downstream.models.structured import Form, Question
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 

@@ -7,9 +7,9 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from downstream.model_door import NoModel
+from downstream.gate.unknown import ask_what_became
 from downstream.model_port import ModelFailed
-from downstream.unknown import ask_what_became
+from downstream.models.door import NoModel
 from journal.engine import Drive
 from journal.errors import BudgetReached, MemoMismatch
 from journal.events import NewEvent

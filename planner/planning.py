@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from downstream.budget import within_budget
 from downstream.model_port import ModelFailed
-from downstream.structured import NoReply
+from downstream.models.structured import NoReply
 from executors.settings import built_in_workers
 from executors.step import Step, WorkerStep
 from executors.wording import cut, wrapped

@@ -8,7 +8,7 @@ import typer
 from journal.errors import SteprelayError
 
 from .commands import config, decide, demo, plan, run, runs, runs_change, serve, tool_server
-from .exit_codes import code_of_error
+from .terminal.exit_codes import code_of_error
 
 
 def main() -> None:

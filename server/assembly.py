@@ -10,17 +10,17 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from downstream.calls import Outgoing
-from downstream.catalogue import Catalogue
-from downstream.edits import edited_action
-from downstream.gate import Gate
+from downstream.gate.calls import Outgoing
+from downstream.gate.edits import edited_action
+from downstream.gate.stages import Gate
+from downstream.gate.tool_door import Rules, make_call_tool, make_gate
 from downstream.model import open_models
-from downstream.model_door import ModelDoor
 from downstream.model_port import Models
-from downstream.pool import Pool, open_pool
+from downstream.models.door import ModelDoor
+from downstream.models.structured import ask_structured
+from downstream.servers.catalogue import Catalogue
+from downstream.servers.pool import Pool, open_pool
 from downstream.settings import SCRIPTED, ModelSettings
-from downstream.structured import ask_structured
-from downstream.tool_door import Rules, make_call_tool, make_gate
 from downstream.tools import Tool
 from executors.contract import Execute
 from executors.execute import make_execute
@@ -40,12 +40,12 @@ from planner.desk import Desk
 from planner.drive import make_drive
 from planner.offer import never_allowed
 
-from .depth import META, depth_of
+from .host.depth import META, depth_of
 from .installed import installed_command
-from .model_choice import NoModelFound, choose_model
 from .opened_store import open_settings_store
 from .product import Product, settings_path
 from .settings import Settings
+from .settings_file.model_choice import NoModelFound, choose_model
 
 
 @dataclass(frozen=True)

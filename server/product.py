@@ -16,12 +16,12 @@ from journal.store import Store
 from journal.values import Json, JsonObject
 from planner.settings import BudgetRequest
 
-from .action_view import fits_a_host
-from .found_settings import user_settings_path
 from .installed import Spoken
-from .run_view import RunView
 from .settings import Settings
-from .view import run_view
+from .settings_file.found import user_settings_path
+from .views.action_view import fits_a_host
+from .views.run_view import RunView
+from .views.view import run_view
 
 _CANCEL_SECONDS = 5.0
 """A cancelled run has so long to end before it is shown as it is."""

@@ -13,15 +13,15 @@ from journal.settings import EngineSettings, Secret, StoreSettings
 from journal.values import JsonObject
 from planner.settings import BudgetSettings, Revise
 
-from .found_settings import Found, find_settings
-from .located import Located, is_list, is_map
-from .model_choice import KEY_VARIABLES
-from .reading import Reading
-from .server_entries import KEY, build_server, prepare_servers
-from .settings_file import SettingsError, UntrustedSettings, by_line, meant, named, read_document
-from .settings_shape import SettingsFile, fit, settings_schema
-from .settings_trust import is_trusted, trust_file, what_it_runs
-from .worker_files import read_worker_file, worker_paths
+from .settings_file.document import SettingsError, UntrustedSettings, by_line, meant, named, read_document
+from .settings_file.found import Found, find_settings
+from .settings_file.located import Located, is_list, is_map
+from .settings_file.model_choice import KEY_VARIABLES
+from .settings_file.reading import Reading
+from .settings_file.server_entries import KEY, build_server, prepare_servers
+from .settings_file.shape import SettingsFile, fit, settings_schema
+from .settings_file.trust import is_trusted, trust_file, what_it_runs
+from .settings_file.worker_files import read_worker_file, worker_paths
 
 __all__ = [
     "Found",

@@ -11,7 +11,7 @@ from products import call_step, open_test_product, script
 
 from journal.actions import Decision
 from journal.errors import DecisionRefused
-from server.edits import edit_action
+from server.host.edits import edit_action
 
 pytestmark = pytest.mark.e2e
 

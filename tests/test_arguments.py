@@ -6,7 +6,7 @@ import pytest
 from mcp.server.mcpserver.exceptions import ToolError
 
 from planner.settings import BudgetRequest
-from server.arguments import ApproveAction, CancelRun, GetRun, ListRuns, PlanAndExecute, read_arguments
+from server.host.arguments import ApproveAction, CancelRun, GetRun, ListRuns, PlanAndExecute, read_arguments
 
 WRONG: list[tuple[type[Any], dict[str, Any], str]] = [
     (PlanAndExecute, {"goal": 5}, "tool: goal takes text, not 5"),

@@ -13,9 +13,9 @@ from mcp_hosts import Era, open_host, text_of
 from products import call_step, open_test_product, script
 
 from journal.runs import Run
-from server.attach import Host as Client
+from server.host.attach import Host as Client
+from server.host.progress import Progress
 from server.product import Product
-from server.progress import Progress
 
 pytestmark = pytest.mark.e2e
 

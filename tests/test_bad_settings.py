@@ -14,7 +14,7 @@ from mcp.client.stdio import stdio_client
 from mcp_hosts import STEPRELAY, Era, open_host, open_stdio_host, serve, text_of
 from products import STATE_KEY, open_test_product, script, write_settings
 
-from server.host import build_host_server
+from server.host.mcp_server import build_host_server
 from server.product import Product
 from server.settings import Found, load_settings, trust_file
 

@@ -8,9 +8,9 @@ import pytest
 from gate_case import LIMITS, PLAN, Server, call, failing, gate_of, open_runs, server, text_result, tool, worker_call
 from mcp.types import CallToolResult
 
-from downstream.calls import Outgoing, ToolDoor
 from downstream.door import Called, Refused, ToolEnd, Waiting
-from downstream.failures import CallFailed
+from downstream.gate.calls import Outgoing, ToolDoor
+from downstream.servers.failures import CallFailed
 from downstream.tools import Tool
 from journal.errors import BudgetReached, Fenced, MemoMismatch
 from journal.values import JsonObject, Value

@@ -11,10 +11,10 @@ import pytest
 import toys
 from tool_connections import stdio
 
-from downstream.catalogue import Catalogue
-from downstream.failures import CallFailed
-from downstream.listing import Definition, Listing, class_of, compare, fingerprint_of, usable
-from downstream.pool import Pool, open_pool
+from downstream.servers.catalogue import Catalogue
+from downstream.servers.failures import CallFailed
+from downstream.servers.listing import Definition, Listing, class_of, compare, fingerprint_of, usable
+from downstream.servers.pool import Pool, open_pool
 from downstream.settings import ServerOptions, ServerSettings, ToolOptions
 from journal.outlet import Outlet
 from journal.store import open_store

@@ -13,7 +13,7 @@ from stored_runs import action_now, stored_action, stored_run
 from journal.runs import StopReason
 from server.commands.runs_change import changed_budget
 from server.commands.serve import read_address
-from server.exit_codes import UsageProblem
+from server.terminal.exit_codes import UsageProblem
 
 HEAVY = {"litellm", "mcp", "rich", "jsonschema", "ruamel", "httpx2", "uvicorn"}
 
@@ -226,8 +226,8 @@ async def test_the_exit_code_follows_the_stop_reason(reason: StopReason, code: i
     from stored_runs import settings_now
 
     from journal.world import World
-    from server.exit_codes import code_of_run
     from server.opened_store import open_settings_store
+    from server.terminal.exit_codes import code_of_run
 
     run_id = await stored_run()
     async with open_settings_store(settings_now(), world=World()) as store:

@@ -13,13 +13,13 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 from tool_connections import ODD, stdio, text_of
 
-from downstream.connection import Connection
-from downstream.exchange import new_exchange
-from downstream.failures import CallFailed, ServerUnavailable
-from downstream.pool import open_pool
-from downstream.stderr_tail import StderrTail
-from downstream.transports import Surroundings, open_transport
-from downstream.watchdog import Watchdog
+from downstream.servers.connection import Connection
+from downstream.servers.exchange import new_exchange
+from downstream.servers.failures import CallFailed, ServerUnavailable
+from downstream.servers.pool import open_pool
+from downstream.servers.stderr_tail import StderrTail
+from downstream.servers.transports import Surroundings, open_transport
+from downstream.servers.watchdog import Watchdog
 from journal.world import World
 
 pytestmark = pytest.mark.e2e

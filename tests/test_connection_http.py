@@ -10,9 +10,9 @@ import pytest
 import toys
 from tool_connections import open_older_http, open_stub, remote, text_of
 
-from downstream.connection import Connection
-from downstream.failures import CallFailed, ServerUnavailable
-from downstream.pool import open_pool
+from downstream.servers.connection import Connection
+from downstream.servers.failures import CallFailed, ServerUnavailable
+from downstream.servers.pool import open_pool
 from downstream.settings import ServerSettings
 from journal.world import World
 

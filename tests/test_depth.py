@@ -7,7 +7,7 @@ import pytest
 from mcp_hosts import open_host, text_of
 from products import open_test_product, script
 
-from server.depth import TooDeep, depth_of
+from server.host.depth import TooDeep, depth_of
 
 
 @pytest.mark.parametrize(

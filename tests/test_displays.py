@@ -15,13 +15,13 @@ from journal.steps import StepRow, StepStatus
 from journal.values import JsonObject
 from journal.world import World
 from server.commands.ending import tell_end
-from server.follow import Snapshot, follow, is_parked, look
-from server.live_tree import LiveTree, open_live_tree
 from server.opened_store import open_settings_store
-from server.plain_lines import show_lines
-from server.standing import standing_lines, standing_of
-from server.view import run_view
-from server.words import cost, duration, tokens
+from server.terminal.follow import Snapshot, follow, is_parked, look
+from server.terminal.live_tree import LiveTree, open_live_tree
+from server.terminal.plain_lines import show_lines
+from server.views.standing import standing_lines, standing_of
+from server.views.view import run_view
+from server.views.words import cost, duration, tokens
 
 
 async def snapshot(goal: str = "Send the mail", *, waits: bool = True) -> Snapshot:

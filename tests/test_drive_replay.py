@@ -12,7 +12,7 @@ import pytest
 from planner_rig import Models, Rig, Steps, approval, asks_first, call, ending, failed, open_rig, succeeded
 
 from downstream.door import Waiting
-from downstream.model_door import NoModel
+from downstream.models.door import NoModel
 from executors.contract import Assignment, Outcome
 from journal.actions import Decision
 from journal.errors import Fenced, MemoMismatch

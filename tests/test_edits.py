@@ -6,7 +6,7 @@ import pytest
 from gate_case import Runs, Server, call, gate_of, open_runs, server, tool
 
 from downstream.door import Called, Waiting
-from downstream.edits import EditRefused, edited_action
+from downstream.gate.edits import EditRefused, edited_action
 from journal.actions import Action, NewAction, create_action, supersede
 from journal.database import Transaction
 from journal.outlet import Outlet

@@ -9,7 +9,7 @@ import pytest
 from planner_rig import LIMITS, Rig, Steps, asks_first, call, ending, failed, open_rig, succeeded
 
 from downstream.door import Waiting
-from downstream.structured import NoReply
+from downstream.models.structured import NoReply
 from executors.contract import Assignment, Finding, Outcome, Source
 from journal.actions import Decision
 from journal.errors import BudgetReached, MemoMismatch

@@ -3,8 +3,8 @@
 import pytest
 from mcp import MCPError
 
-from downstream.exchange import Exchange
-from downstream.failures import AnsweredBadly, CallFailed, ServerUnavailable, explain, why_not_open
+from downstream.servers.exchange import Exchange
+from downstream.servers.failures import AnsweredBadly, CallFailed, ServerUnavailable, explain, why_not_open
 
 SENT = Exchange(sent=True)
 CLOSED = MCPError(-32000, "Connection closed")

@@ -11,11 +11,11 @@ from gate_case import PLAN, Server, call, gate_of, open_runs, server, tool, work
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downstream.approvals import new_question
 from downstream.door import Called, Refused, Waiting
-from downstream.gate import Gate, case_of
+from downstream.gate.approvals import new_question
+from downstream.gate.policy import Verdict
+from downstream.gate.stages import Gate, case_of
 from downstream.json_shape import is_array, is_object
-from downstream.policy import Verdict
 from downstream.settings import ToolOptions
 from journal.actions import LevelTooLow
 from journal.canonical import digest

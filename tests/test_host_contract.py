@@ -9,11 +9,11 @@ from mcp_hosts import Era, Host, open_host, text_of
 from products import STATE_KEY, open_test_product, script
 
 from journal.errors import SteprelayError
-from server.host import INSTRUCTIONS, build_host_server
+from server.host.mcp_server import INSTRUCTIONS, build_host_server
+from server.host.tools import HOST_TOOLS
 from server.product import Product
-from server.run_view import RunView
-from server.settings_file import Problem, SettingsError
-from server.tools import HOST_TOOLS
+from server.settings_file.document import Problem, SettingsError
+from server.views.run_view import RunView
 
 ERAS: list[Era] = ["legacy", "modern"]
 HINTS = {

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from journal.outlet import Outlet
-from server.log_file import log_path, start_logging
+from server.terminal.log_file import log_path, start_logging
 
 
 @contextmanager

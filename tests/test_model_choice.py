@@ -12,7 +12,7 @@ import pytest
 
 from downstream.settings import ModelSettings
 from planner.settings import BudgetSettings
-from server.model_choice import LocalPlace, ModelChoice, NoModelFound, choose_model, probe_loopback
+from server.settings_file.model_choice import LocalPlace, ModelChoice, NoModelFound, choose_model, probe_loopback
 
 
 def choose(environ: dict[str, str], places: Sequence[LocalPlace] = ()) -> ModelChoice:

@@ -9,8 +9,6 @@ import pytest
 from run_at_hand import LIMITS, open_run
 
 from downstream.budget import within_budget
-from downstream.limiter import CAPACITY, ModelLimiter
-from downstream.model_door import ATTEMPTS, Account, ModelDoor, NoModel
 from downstream.model_port import (
     FREE,
     FailureKind,
@@ -23,6 +21,8 @@ from downstream.model_port import (
     Place,
     Rate,
 )
+from downstream.models.door import ATTEMPTS, Account, ModelDoor, NoModel
+from downstream.models.limiter import CAPACITY, ModelLimiter
 from downstream.settings import ModelsByRole, ModelSettings
 from journal.errors import BudgetReached
 from journal.ledger import Spent

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from downstream.model import is_loopback
-from downstream.model_errors import cleaned, failure_kind, failure_text
-from downstream.model_messages import reply_from, seconds, wire_message
 from downstream.model_port import FailureKind, FunctionUse, Message
+from downstream.models.errors import cleaned, failure_kind, failure_text
+from downstream.models.messages import reply_from, seconds, wire_message
 from journal.ledger import Spent
 
 KINDS: list[tuple[int | None, str, str, FailureKind]] = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downstream.names import clean_json, clean_text, wire_names
+from downstream.servers.names import clean_json, clean_text, wire_names
 
 
 @pytest.mark.parametrize(

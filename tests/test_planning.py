@@ -10,8 +10,8 @@ import pytest
 from planner_rig import TOOLS, call, open_rig, tool
 
 from downstream.model_port import ModelFailed
-from downstream.schemas import for_reply
-from downstream.structured import NoReply
+from downstream.models.schemas import for_reply
+from downstream.models.structured import NoReply
 from executors.settings import WorkerSettings, built_in_workers
 from journal.actions import Decision
 from journal.errors import BudgetReached

@@ -5,8 +5,8 @@ from gate_case import tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downstream.matchers import MISSING, at_pointer, holds
-from downstream.policy import Verdict, decide
+from downstream.gate.matchers import MISSING, at_pointer, holds
+from downstream.gate.policy import Verdict, decide
 from downstream.policy_settings import Matcher, PolicySettings, Verb
 from downstream.tools import ToolClass
 from journal.actions import LEVELS

@@ -3,7 +3,7 @@
 import pytest
 from gate_case import tool
 
-from downstream.prompt_text import argument_lines, call_question, escaped, quoted
+from downstream.gate.prompt_text import argument_lines, call_question, escaped, quoted
 
 SEND = tool("mail.send", "write", ["to", "body"])
 

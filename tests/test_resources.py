@@ -22,7 +22,7 @@ from journal.runs import NewRun
 from journal.steps import StepRow
 from journal.store import Store
 from journal.values import WORST
-from server.run_view import RunView
+from server.views.run_view import RunView
 
 LIMITS = Limits(model_calls=50, tool_calls=50, tokens=100_000, usd=10.0, usd_day=20.0, seconds=600.0)
 GOAL = "Say <b>what</b> it is"

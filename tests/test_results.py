@@ -19,7 +19,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from downstream.results import Blob, Normalised, keep, normalise
+from downstream.servers.results import Blob, Normalised, keep, normalise
 from journal.ledger import Limits
 from journal.outlet import Outlet
 from journal.run_journal import RunJournal

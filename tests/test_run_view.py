@@ -20,11 +20,11 @@ from journal.runs import NewRun, RunStatus, StopReason
 from journal.steps import StepRow, StepStatus
 from journal.store import open_store
 from journal.world import World
-from server.exit_codes import ExitCode, code_of_run
-from server.run_view import RunLines, RunView
-from server.view import run_lines, run_view
-from server.view_size import fitted, weight
-from server.view_text import lines_text, view_text
+from server.terminal.exit_codes import ExitCode, code_of_run
+from server.views.run_view import RunLines, RunView
+from server.views.view import run_lines, run_view
+from server.views.view_size import fitted, weight
+from server.views.view_text import lines_text, view_text
 
 COMMAND = "steprelay"
 LONG = "word " * 2_000

@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 
 from downstream.json_shape import is_array, is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.replies import ReplyErrors, found_in, objects_in, tidied
-from downstream.schemas import for_function, for_reply
+from downstream.models.replies import ReplyErrors, found_in, objects_in, tidied
+from downstream.models.schemas import for_function, for_reply
 
 Json = Any
 REFUSED = frozenset(

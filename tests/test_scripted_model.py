@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from downstream.model_port import Function, Message, ModelFailed, ModelReply, ModelRequest, Place, Role
-from downstream.script_file import ScriptError, read_script
-from downstream.scripted import ScriptedModels, load_script
+from downstream.models.script_file import ScriptError, read_script
+from downstream.models.scripted import ScriptedModels, load_script
 from journal.ledger import Spent
 
 Json = Any

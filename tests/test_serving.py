@@ -21,9 +21,9 @@ from anyio.streams.text import TextReceiveStream
 from mcp_hosts import Era, answers, open_host, open_http_host, open_stdio_host, serve, text_of
 from products import STATE_KEY, call_step, open_test_product, script, write_settings
 
-from server.host import build_host_server
-from server.kept_secret import request_state_key
-from server.serving import Address, NotServed, Readiness, check_address, local_token, serve_http
+from server.host.kept_secret import request_state_key
+from server.host.mcp_server import build_host_server
+from server.host.serving import Address, NotServed, Readiness, check_address, local_token, serve_http
 from server.settings import Found
 
 ERAS: list[Era] = ["legacy", "modern"]
@@ -177,7 +177,7 @@ async def test_a_fault_of_ours_ends_the_process_instead_of_leaving_the_host_with
     program = """
 import anyio, os
 from journal.world import World
-from server.serving import serve_stdio
+from server.host.serving import serve_stdio
 
 def found():
     raise ZeroDivisionError("inner words")

@@ -7,9 +7,9 @@ from pathlib import Path
 from jsonschema import validate
 
 from journal.values import Json, JsonObject
-from server.located import is_map
 from server.settings import find_settings, load_settings, settings_schema
-from server.settings_file import read_document
+from server.settings_file.document import read_document
+from server.settings_file.located import is_map
 
 ROOT = Path(__file__).parent.parent
 EXAMPLE = ROOT / "examples" / "steprelay.yaml"

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from journal.settings import state_folder
-from server.found_settings import user_settings_path
 from server.settings import (
     Found,
     SettingsError,
@@ -16,6 +15,7 @@ from server.settings import (
     trust_file,
     what_it_runs,
 )
+from server.settings_file.found import user_settings_path
 
 TEXT = """
 model_options: {api_base: "https://models.example/${REGION}", api_key: "${KEY}"}

@@ -10,7 +10,6 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from run_at_hand import RunAtHand, open_run
 
-from downstream.model_door import ModelDoor
 from downstream.model_port import (
     FREE,
     Function,
@@ -23,9 +22,10 @@ from downstream.model_port import (
     Place,
     Rate,
 )
-from downstream.replies import ReplyErrors
+from downstream.models.door import ModelDoor
+from downstream.models.replies import ReplyErrors
+from downstream.models.structured import Form, NoReply, Question, ask_structured
 from downstream.settings import ModelSettings
-from downstream.structured import Form, NoReply, Question, ask_structured
 from journal.ledger import Spent
 from journal.run_journal import Meaning
 from journal.values import JsonObject

@@ -3,12 +3,12 @@
 import pytest
 from gate_case import PLAN, gate_of, server, tool
 
-from downstream.addresses import local_addresses
 from downstream.door import Arguments
-from downstream.policy import Verdict, decide
+from downstream.gate.addresses import local_addresses
+from downstream.gate.policy import Verdict, decide
+from downstream.gate.taint import Flow, described_in, raise_for_taint, words_of_tools
+from downstream.gate.targets import stands_in, targets
 from downstream.policy_settings import PolicySettings
-from downstream.taint import Flow, described_in, raise_for_taint, words_of_tools
-from downstream.targets import stands_in, targets
 from downstream.tools import Tool
 from journal.values import CLEAN, WORST, JsonObject, Label
 

@@ -6,7 +6,7 @@ import pytest
 from command_line import open_terminal, steprelay
 from stored_runs import action_now, stored_action, stored_run
 
-from server.terminal import question_lines
+from server.terminal.asking import question_lines
 
 
 async def test_a_question_shows_what_is_unusual_then_targets_then_every_argument_whole_and_escaped() -> None:

@@ -9,12 +9,12 @@ import toys
 from gate_case import call, open_runs
 from tool_connections import stdio
 
-from downstream.catalogue import Catalogue
 from downstream.door import Called, Refused, Waiting
+from downstream.gate.tool_door import Rules, make_call_tool, make_gate
 from downstream.policy_settings import PolicySettings
-from downstream.pool import open_pool
+from downstream.servers.catalogue import Catalogue
+from downstream.servers.pool import open_pool
 from downstream.settings import ApprovalSettings
-from downstream.tool_door import Rules, make_call_tool, make_gate
 from journal.values import JsonObject
 from journal.world import World
 

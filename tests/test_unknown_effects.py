@@ -8,8 +8,8 @@ import pytest
 from gate_case import PLAN, Runs, Server, call, failing, gate_of, open_runs, server, tool, worker_call
 from mcp.types import CallToolResult
 
-from downstream.calls import Outgoing, ToolDoor
 from downstream.door import Called, ToolEnd, Waiting
+from downstream.gate.calls import Outgoing, ToolDoor
 from downstream.settings import ServerSettings, ToolOptions
 from downstream.tools import Tool
 from journal.actions import LevelTooLow

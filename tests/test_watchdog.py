@@ -10,7 +10,7 @@ import anyio
 import pytest
 import toys
 
-from downstream.watchdog import Watchdog, open_watchdog
+from downstream.servers.watchdog import Watchdog, open_watchdog
 
 STUBBORN = """
 import signal, subprocess, sys, threading
@@ -23,7 +23,7 @@ threading.Event().wait()
 
 OWNER = """
 import sys, anyio
-from downstream.pool import open_pool
+from downstream.servers.pool import open_pool
 from journal.world import World
 from tool_connections import stdio
 import toys

@@ -18,7 +18,7 @@ from executing import (
 )
 
 from downstream.model_port import ModelFailed, ModelReply, ModelRequest
-from downstream.scripted import ScriptedModels
+from downstream.models.scripted import ScriptedModels
 from executors.step import ComposeStep
 
 NOTES = frozenset({"private:notes"})

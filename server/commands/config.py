@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from server.exit_codes import ExitCode, UsageProblem
+from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load
 from .options import AsJson, Config
@@ -25,8 +25,8 @@ def schema() -> None:
 
 def path(config: Config = None) -> None:
     """Print which settings file is used."""
-    from server.found_settings import user_settings_path
     from server.settings import find_settings
+    from server.settings_file.found import user_settings_path
 
     found = find_settings(config, environ=os.environ, cwd=Path.cwd())
     if found.path is None:
@@ -52,7 +52,7 @@ def trust(
     import anyio
 
     from server.settings import is_trusted, trust_file, what_it_runs
-    from server.terminal import confirm, nobody_here
+    from server.terminal.asking import confirm, nobody_here
 
     if not settings_file.is_file():
         raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
-from server.exit_codes import ExitCode, UsageProblem
+from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load, run_async, typed
 from .options import ActionId, AsJson, Config
@@ -50,7 +50,7 @@ def approve(
 
     Shows exactly what will happen, then asks. A decision of this command is a person's, so it refuses where nobody is.
     """
-    from server.terminal import nobody_here
+    from server.terminal.asking import nobody_here
 
     if (why := nobody_here(os.environ)) is not None:
         raise UsageProblem(
@@ -100,7 +100,7 @@ def _decide(word: _Word) -> None:
 
 async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
     from journal.actions import Decision
-    from server.terminal import ask_decision, no_of, nobody_here
+    from server.terminal.asking import ask_decision, no_of, nobody_here
 
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
@@ -122,8 +122,8 @@ async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool
 
     Binds the run to the present settings: before the decision, since that drops decisions made until then.
     """
-    from server.terminal import confirm, nobody_here
-    from server.view import needed_settings
+    from server.terminal.asking import confirm, nobody_here
+    from server.views.view import needed_settings
 
     run = await store.run(run_id)
     if run.ended or await needed_settings(store, run) is None or nobody_here(os.environ) is not None:
@@ -139,7 +139,7 @@ async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool
 
 
 async def _say_who_goes_on(store: "Store", run_id: str, config: Path | None) -> None:
-    from server.view import needed_settings
+    from server.views.view import needed_settings
 
     run = await store.run(run_id)
     if run.ended:
@@ -162,7 +162,7 @@ async def _drive(settings: "Settings", run_id: str, config: Path | None) -> Exit
 
 async def _as_json(store: "Store", waiting: "list[Action]", config: Path | None) -> "list[JsonObject]":
     from server.installed import installed_command
-    from server.view import run_view
+    from server.views.view import run_view
 
     shown: list[JsonObject] = []
     for run_id in dict.fromkeys(action.run for action in waiting):
@@ -172,7 +172,7 @@ async def _as_json(store: "Store", waiting: "list[Action]", config: Path | None)
 
 
 def _list(waiting: "list[Action]", config: Path | None, now: float) -> None:
-    from server.terminal import question_lines
+    from server.terminal.asking import question_lines
 
     for action in waiting:
         for line in question_lines(action, now=now):

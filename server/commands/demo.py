@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from journal.world import World, new_id
-from server.exit_codes import ExitCode
+from server.terminal.exit_codes import ExitCode
 
 from .opening import OWN_PROCESS, load, run_async, short_path, typed
 from .options import Approve
@@ -62,7 +62,7 @@ def _mails(outbox: Path) -> set[Path]:
 
 
 def _tell_what_is_left(demo: "Demo", run_id: str, mails: list[Path]) -> None:
-    from server.found_settings import user_settings_path
+    from server.settings_file.found import user_settings_path
 
     typer.echo()
     for mail in mails:

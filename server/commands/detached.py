@@ -21,7 +21,7 @@ async def hand_over(settings: "Settings", request: "Request") -> str:
     """Create the run and see to it that some process drives it; returns its id. Raises NoModelFound."""
     from server.opened_store import open_settings_store
     from server.product import new_run
-    from server.view import needed_settings
+    from server.views.view import needed_settings
 
     await _check_model(settings)
     async with open_settings_store(settings, world=World()) as store:
@@ -37,7 +37,7 @@ async def _check_model(settings: "Settings") -> None:
     """Here, where somebody reads it, rather than in the log of a process in the background."""
     import anyio.to_thread
 
-    from server.model_choice import choose_model
+    from server.settings_file.model_choice import choose_model
 
     if settings.model.model is None:
         await anyio.to_thread.run_sync(lambda: choose_model(settings.model, os.environ, budget=settings.budget))
@@ -45,7 +45,7 @@ async def _check_model(settings: "Settings") -> None:
 
 def _start_driver(run_id: str, config: Path | None) -> None:
     """A process in a session of its own, so that closing the terminal does not end it; what it says is logged."""
-    from server.log_file import log_path
+    from server.terminal.log_file import log_path
 
     command = [*OWN_PROCESS, "runs", "drive", run_id, *(("--config", str(config)) if config else ())]
     with log_path().open("ab") as log:

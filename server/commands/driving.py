@@ -12,11 +12,11 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused
-from server.event_lines import show_events
-from server.exit_codes import ExitCode, code_of_run
-from server.follow import Decide, Show, follow, look
-from server.plain_lines import show_lines
-from server.terminal import ask_decision, no_of, nobody_here, question_lines
+from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines
+from server.terminal.event_lines import show_events
+from server.terminal.exit_codes import ExitCode, code_of_run
+from server.terminal.follow import Decide, Show, follow, look
+from server.terminal.plain_lines import show_lines
 
 from .ending import tell_end
 from .opening import typed
@@ -93,7 +93,7 @@ def open_display(manner: Manner, *, asks: bool = False) -> Generator[Display]:
     if not console.is_terminal or console.is_dumb_terminal:
         yield _Lines(show_lines)
         return
-    from server.live_tree import open_live_tree
+    from server.terminal.live_tree import open_live_tree
 
     with open_live_tree(console, how=None if asks else manner.typed) as tree:
         yield tree

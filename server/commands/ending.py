@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import typer
 
-from downstream.prompt_text import escaped
-from server.follow import Snapshot
-from server.words import cost, counted, ended_as, tokens
+from downstream.gate.prompt_text import escaped
+from server.terminal.follow import Snapshot
+from server.views.words import cost, counted, ended_as, tokens
 
 
 def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from journal.errors import SteprelayError
-from server.exit_codes import ExitCode
+from server.terminal.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -24,8 +24,8 @@ OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()"
 def load(config: Path | None) -> "Settings":
     """The settings for this command, logging begun. Raises SettingsError."""
     from journal.outlet import Outlet
-    from server.log_file import start_logging
     from server.settings import find_settings, load_settings
+    from server.terminal.log_file import start_logging
 
     settings = load_settings(find_settings(config, environ=os.environ, cwd=Path.cwd()), environ=os.environ)
     start_logging(Outlet(settings.secrets))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from journal.world import World
-from server.exit_codes import ExitCode, UsageProblem
+from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load, run_async
 from .options import Config, Output

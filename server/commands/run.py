@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World, new_id
-from server.exit_codes import ExitCode, UsageProblem
+from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load, run_async
 from .options import Approve, Config
@@ -95,7 +95,7 @@ async def _check(product: "Product", request: "Request") -> None:
 
 def new_request(goal: str, context: Path | None) -> "Request":
     """What was typed, checked. Raises UsageProblem."""
-    from server.depth import depth_of
+    from server.host.depth import depth_of
     from server.product import Request
 
     if not goal.strip():
@@ -111,7 +111,7 @@ def new_request(goal: str, context: Path | None) -> "Request":
 
 def read_plan(path: Path) -> "JsonObject":
     """The plan in a file. Raises UsageProblem where it holds none; whether it fits is seen once servers are known."""
-    from server.settings_file import SettingsError, read_document
+    from server.settings_file.document import SettingsError, read_document
 
     try:
         data: JsonObject = read_document(path).data

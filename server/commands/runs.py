@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.world import World
-from server.exit_codes import ExitCode, UsageProblem, code_of_run
+from server.terminal.exit_codes import ExitCode, UsageProblem, code_of_run
 
 from .opening import load, run_async, typed
 from .options import AsJson, Config, Output, RunId
 
 if TYPE_CHECKING:
     from journal.store import Store
-    from server.run_view import RunLine
+    from server.views.run_view import RunLine
 
 _PATIENCE = 6.0
 """Seconds in which a process that was just started for a run must show itself."""
@@ -34,7 +34,7 @@ def list_(
     async def work() -> ExitCode:
         from journal.runs import RUN_STATUSES
         from server.opened_store import open_settings_store
-        from server.view import run_lines
+        from server.views.view import run_lines
 
         if status is not None and status not in RUN_STATUSES:
             raise UsageProblem(f"--status {status!r} is none; there are: {', '.join(RUN_STATUSES)}")
@@ -59,8 +59,8 @@ def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
     async def work() -> ExitCode:
         from server.installed import installed_command
         from server.opened_store import open_settings_store
-        from server.standing import standing_lines, standing_of
-        from server.view import run_view
+        from server.views.standing import standing_lines, standing_of
+        from server.views.view import run_view
 
         async with open_settings_store(settings, world=World()) as store:
             view = await run_view(store, run_id, command=installed_command(), config=config, detail=True)
@@ -117,7 +117,7 @@ def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
 async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: bool) -> ExitCode:
     import anyio
 
-    from server.follow import follow, look
+    from server.terminal.follow import follow, look
 
     from .driving import Manner, open_display
     from .ending import tell_end
@@ -144,7 +144,7 @@ async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: b
 async def _end_where_nobody_drives(store: "Store", run_id: str, stuck: list[str], scope: Any) -> None:
     import anyio
 
-    from server.view import needed_settings
+    from server.views.view import needed_settings
 
     while True:
         await anyio.sleep(_PATIENCE)
@@ -175,7 +175,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _write_list(lines: "list[RunLine]") -> None:
-    from server.words import ended_as
+    from server.views.words import ended_as
 
     if not lines:
         typer.echo('No runs yet. `steprelay run "…"` begins one, `steprelay demo` shows one.')

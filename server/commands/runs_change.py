@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
-from server.exit_codes import ExitCode, UsageProblem
+from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load, run_async
 from .options import Approve, Config, RunId
@@ -65,8 +65,8 @@ def cancel(
 
     async def work() -> ExitCode:
         from server.assembly import open_product
-        from server.follow import follow
         from server.opened_store import open_settings_store
+        from server.terminal.follow import follow
 
         async with open_settings_store(settings, world=World()) as store:
             if not await store.request_cancel(await store.run(run_id), reason):
@@ -88,8 +88,8 @@ def drive(run_id: RunId, config: Config = None) -> None:
 
     async def work() -> ExitCode:
         from server.assembly import open_product
-        from server.exit_codes import code_of_run
-        from server.follow import follow
+        from server.terminal.exit_codes import code_of_run
+        from server.terminal.follow import follow
 
         async with open_product(settings, world=World(), adopts=False) as product:
             await product.engine.wake(run_id)
@@ -154,7 +154,7 @@ async def _ends_elsewhere(store: "Store", run_id: str) -> bool:
     import anyio
 
     from journal.lease import LeaseWatch
-    from server.follow import follow
+    from server.terminal.follow import follow
 
     if not await LeaseWatch(store).living():
         return False

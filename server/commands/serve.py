@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.world import World
-from server.exit_codes import UsageProblem
+from server.terminal.exit_codes import UsageProblem
 
 from .options import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server.serving import Address
+    from server.host.serving import Address
     from server.settings import Found
 
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[^:\s]+):(?P<port>\d{1,5})")
@@ -35,8 +35,8 @@ def serve(
     HTTP wants a bearer token, which lies in a file that only you can read.
     """
     from journal.outlet import Outlet
-    from server.log_file import start_logging
     from server.settings import find_settings
+    from server.terminal.log_file import start_logging
 
     if no_auth and http is None:
         raise UsageProblem("--no-auth goes with --http; over stdio there is nobody to show a token")
@@ -53,7 +53,7 @@ def serve(
 def _serve(found: "Callable[[], Found]", address: "Address | None") -> None:
     import anyio
 
-    from server.serving import serve_http, serve_stdio
+    from server.host.serving import serve_http, serve_stdio
 
     if address is None:
         anyio.run(lambda: serve_stdio(found, environ=os.environ, world=World()))
@@ -63,7 +63,7 @@ def _serve(found: "Callable[[], Found]", address: "Address | None") -> None:
 
 def _address(host: str, port: int, *, authenticated: bool) -> "Address":
     """Where to serve, with its token, having said where that lies. Raises UsageProblem."""
-    from server.serving import Address, NotServed, check_address, local_token
+    from server.host.serving import Address, NotServed, check_address, local_token
 
     try:
         check_address(host, authenticated=authenticated)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from server.exit_codes import UsageProblem
+from server.terminal.exit_codes import UsageProblem
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 
 from downstream.door import Called, Refused, ToolCall, ToolEnd, Waiting
-from downstream.model_door import ModelDoor
 from downstream.model_port import FREE, Complete, FunctionUse, Message, ModelReply, ModelRequest, Models, Rate
+from downstream.models.door import ModelDoor
 from downstream.settings import ModelSettings
 from downstream.tools import Tool, ToolClass
 from executors.contract import Assignment, Execute, Outcome

@@ -9,12 +9,12 @@ from typing import Literal
 
 from mcp.types import CallToolResult, TextContent
 
-from downstream.call_record import plain_name
-from downstream.calls import Outgoing, Send, ToolDoor
 from downstream.door import Arguments, ToolCall
-from downstream.failures import CallFailed
-from downstream.gate import Gate
+from downstream.gate.call_record import plain_name
+from downstream.gate.calls import Outgoing, Send, ToolDoor
+from downstream.gate.stages import Gate
 from downstream.policy_settings import PolicySettings
+from downstream.servers.failures import CallFailed
 from downstream.settings import ApprovalSettings, ServerOptions, ServerSettings, ToolOptions
 from downstream.tools import Tool, ToolClass
 from journal.actions import Action, Decision, Level

@@ -8,7 +8,7 @@ from mcp import Client
 
 from journal.world import World
 from server.assembly import open_product
-from server.host import build_host_server
+from server.host.mcp_server import build_host_server
 from server.product import Product
 from server.settings import find_settings, load_settings
 

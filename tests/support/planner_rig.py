@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from downstream.door import Waiting
-from downstream.structured import Question
+from downstream.models.structured import Question
 from downstream.tools import Tool
 from executors.contract import Assignment, Outcome
 from executors.settings import WorkerSettings, built_in_workers

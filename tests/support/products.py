@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 
 from journal.world import World
 from server.assembly import open_product
-from server.host import build_host_server
+from server.host.mcp_server import build_host_server
 from server.product import Product
 from server.settings import Found, load_settings
 

@@ -1,0 +1,308 @@
+"""Tool calls: memo, gate, intent, sending, result. The one implementation of `door.CallTool`."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar, assert_never
+from weakref import WeakKeyDictionary
+
+import anyio
+from mcp.types import CallToolResult
+
+from downstream.budget import within_budget
+from downstream.door import Arguments, Called, Refused, ToolCall, ToolEnd, Waiting
+from downstream.servers.failures import CallFailed
+from downstream.servers.results import Normalised, keep, normalise
+from downstream.tools import Tool
+from journal.actions import Action
+from journal.canonical import NotCanonical
+from journal.errors import BudgetReached
+from journal.events import NewEvent
+from journal.intents import Intent, IntentState
+from journal.ledger import Amount, Reservation
+from journal.run_journal import ApprovalGone, Meaning, RunJournal
+from journal.values import WORST, JsonObject, Value
+
+from .approvals import Approved, Lapsed, approval, approval_key, drop_question
+from .cache import ReadCache, Slot
+from .call_record import (
+    bounded,
+    call_ended,
+    end_from_json,
+    end_to_json,
+    failed_call,
+    label_of_results,
+    new_intent,
+    no_such_tool,
+    plain_name,
+)
+from .prompt_text import argument_lines
+from .stages import Case, Gate, case_of, definition_is_unchanged, judge, repeats_safely
+from .unknown import as_said, ask_what_became
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A call as it is sent: nothing can change it any more."""
+
+    run: str
+    tool: Tool
+    arguments: JsonObject
+    timeout: float
+
+
+Send: TypeAlias = Callable[[Outgoing], Awaitable[CallToolResult]]
+"""Put a call on the wire. Raises CallFailed, which says whether it may have run."""
+
+
+@dataclass
+class _Drive:
+    """What the calls of one drive share. `turn` lets one effect at a time pass from the gate to its intent, so that of
+    two equal calls made at once the second sees the first."""
+
+    cache: ReadCache = field(default_factory=ReadCache)
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    journal: RunJournal
+    call: ToolCall
+    meaning: Meaning
+    drive: _Drive
+
+
+_Kept = TypeVar("_Kept", Called, Refused)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A call that is written down and may be sent."""
+
+    case: Case
+    id: str
+    slot: Slot
+
+
+class ToolDoor:
+    """The way out for tool calls of all runs of this process; use it as a `CallTool`."""
+
+    def __init__(self, gate: Gate, send: Send) -> None:
+        self._gate = gate
+        self._send_out = send
+        self._drives: WeakKeyDictionary[RunJournal, _Drive] = WeakKeyDictionary()
+
+    async def __call__(self, journal: RunJournal, call: ToolCall) -> ToolEnd:
+        """See `door.CallTool`."""
+        meaning = Meaning("tool", {"tool": plain_name(call.tool), "arguments": call.arguments.data})
+        try:
+            _ = meaning.hash
+        except NotCanonical as error:
+            return Refused(call.tool, f"the arguments of {call.tool} are {error}", by="gate", correctable=True)
+        if (found := await journal.recall(call.key, meaning)) is not None:
+            return end_from_json(found.value)
+        pending = _Pending(journal, call, meaning, self._drives.setdefault(journal, _Drive()))
+        key = bounded(call.key, journal.limits)
+        end = await within_budget(journal, key, meaning, lambda: self._carry_out(pending), step=call.step)
+        if isinstance(end, Waiting):
+            pending.drive.cache.clear()
+        return end
+
+    async def _carry_out(self, pending: _Pending) -> ToolEnd:
+        journal, call = pending.journal, pending.call
+        if (intent := await journal.intent(call.key)) is not None:
+            return await self._resume(pending, intent)
+        await self._gate.tools()
+        if (tool := self._gate.find(call.tool)) is None:
+            held = definition_is_unchanged(self._gate, plain_name(call.tool))
+            return await _keep(pending, held or no_such_tool(call))
+        if (edited := await _edited(pending)) is not None:
+            call = replace(call, arguments=Arguments(edited.arguments, WORST))
+        case = case_of(self._gate, journal.run, call, tool, edited)
+        async with pending.drive.turn if case.has_effect else nullcontext():
+            begun = await self._pass(pending, case)
+        return await self._send(pending, begun) if isinstance(begun, _Begun) else begun
+
+    async def _pass(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
+        while True:
+            verdict = await judge(self._gate, pending.journal, case)
+            if isinstance(verdict, Refused):
+                await drop_question(pending.journal, case.call.key)
+                return await _keep(pending, verdict)
+            answer = await approval(self._gate, pending.journal, case, verdict)
+            match answer:
+                case Waiting():
+                    return answer
+                case Refused():
+                    return await _keep(pending, answer)
+                case Lapsed(text):
+                    return await _keep(pending, failed_call(pending.journal.world.new_id("c"), case.tool, text))
+                case Approved(action):
+                    slot = pending.drive.cache.slot(case.tool, case.hash)
+                    if action is None and (hit := await self._hit(pending, case, slot)) is not None:
+                        return hit
+                    try:
+                        return await self._begin(pending, _Begun(case, pending.journal.world.new_id("c"), slot), action)
+                    except ApprovalGone:
+                        continue
+                case _:
+                    assert_never(answer)
+
+    async def _begin(self, pending: _Pending, begun: _Begun, action: Action | None) -> _Begun:
+        journal, case = pending.journal, begun.case
+        started: JsonObject = {"tool": case.tool.full_name, "arguments": case.call.arguments.data}
+        event = NewEvent("call.started", started, step=case.call.step, call=begun.id)
+        reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
+        intent = new_intent(case, begun.id, action) if case.has_effect else None
+        if action is not None and intent is None:
+            await journal.settle_action(action)
+        try:
+            await journal.begin_call(reservation, event=event, intent=intent)
+        except BudgetReached:
+            # The run may wait for a person to raise the budget, and must not stay awake for this decision.
+            if action is not None:
+                await journal.settle_action(action)
+            raise
+        if case.tool.class_ != "read":
+            pending.drive.cache.end(case.tool.server)
+        return begun
+
+    async def _send(self, pending: _Pending, begun: _Begun) -> ToolEnd:
+        case, safe = begun.case, repeats_safely(self._gate, begun.case.tool)
+        began = pending.journal.world.monotonic()
+        server = self._gate.servers.get(case.tool.server)
+        timeout = server.call_timeout if server else 60.0
+        out = Outgoing(case.run.id, case.tool, case.call.arguments.data, timeout)
+        try:
+            raw = await self._send_out(out)
+        except CallFailed as failed:
+            if not failed.may_have_run or not safe:
+                return await self._lost(pending, begun, failed, began=began)
+            # Raises where another process has taken the run over meanwhile.
+            await pending.journal.cancel_reason()
+            try:
+                raw = await self._send_out(out)
+            except CallFailed as again:
+                return await self._lost(pending, begun, again, began=began)
+        called = await self._called(pending, begun, normalise(raw))
+        return await self._end(pending, begun, called, began=began)
+
+    async def _called(self, pending: _Pending, begun: _Begun, result: Normalised) -> Called:
+        journal, case, outlet = pending.journal, begun.case, pending.journal.outlet
+        label = label_of_results(case.tool)
+        result = replace(result, text=outlet.text(result.text), value_data=outlet.json(result.value_data))
+        text, artifacts = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
+        if case.edited:
+            text = f"{outlet.text(_changed_by_a_person(case))}\n{text}"
+        return Called(
+            call=begun.id,
+            tool=case.tool.full_name,
+            ok=result.ok,
+            value=Value(result.value_data, label),
+            text=text,
+            empty=result.empty,
+            effect=case.has_effect and not repeats_safely(self._gate, case.tool),
+            artifacts=artifacts,
+        )
+
+    async def _lost(self, pending: _Pending, begun: _Begun, failed: CallFailed, *, began: float) -> ToolEnd:
+        journal, tool = pending.journal, begun.case.tool
+        if not failed.may_have_run or repeats_safely(self._gate, tool):
+            called = failed_call(begun.id, tool, journal.outlet.text(failed.text))
+            return await self._end(pending, begun, called, began=began)
+        await journal.lose_call(pending.call.key)
+        return await self._carry_out(pending)
+
+    async def _end(self, pending: _Pending, begun: _Begun, called: Called, *, began: float) -> Called:
+        journal, case = pending.journal, begun.case
+        ms = round(1000 * (journal.world.monotonic() - began))
+        state: IntentState = "done" if called.ok else "failed"
+        await journal.end_call(
+            pending.call.key,
+            pending.meaning,
+            end_to_json(called),
+            intent=state if case.has_effect else None,
+            events=[call_ended(called, pending.call.step, ms=ms)],
+        )
+        if case.tool.class_ != "read":
+            pending.drive.cache.end(case.tool.server)
+        elif called.ok:
+            pending.drive.cache.put(begun.slot, called, now=journal.world.monotonic())
+        return called
+
+    async def _hit(self, pending: _Pending, case: Case, slot: Slot) -> Called | None:
+        if case.tool.class_ != "read" or not case.tool.cache or pending.call.fresh:
+            return None
+        world = pending.journal.world
+        if (kept := pending.drive.cache.get(slot, now=world.monotonic())) is None:
+            return None
+        called = replace(kept, call=world.new_id("c"))
+        event = call_ended(called, pending.call.step, ms=0, cached=True)
+        return await _keep(pending, called, event)
+
+    async def _resume(self, pending: _Pending, intent: Intent) -> ToolEnd:
+        """A call that was begun: nobody knows whether it ran, so it is sent again only if that does no harm, or a
+        person says so."""
+        await self._gate.tools()
+        journal, tool = pending.journal, self._gate.find(intent.tool)
+        action: Action | None = None
+        if tool is None or not repeats_safely(self._gate, tool):
+            if intent.state == "begun":
+                await journal.lose_call(intent.key)
+            answer = await ask_what_became(journal, intent)
+            if isinstance(answer, Waiting):
+                return answer
+            if answer.choice != "retry":
+                return await _take_word(pending, intent, answer)
+            action = answer
+        if tool is not None:
+            return await self._send_again(pending, intent, tool, action)
+        return await _not_sent_again(pending, intent, action, why=no_such_tool(pending.call).reason)
+
+    async def _send_again(self, pending: _Pending, intent: Intent, tool: Tool, action: Action | None) -> ToolEnd:
+        call = replace(pending.call, tool=intent.tool, arguments=Arguments(intent.arguments, WORST))
+        case = Case(pending.journal.run, call, tool, intent.arguments_hash, await _edited(pending))
+        verdict = await judge(self._gate, pending.journal, case)
+        if isinstance(verdict, Refused):
+            return await _not_sent_again(pending, intent, action, why=verdict.reason)
+        begun = _Begun(case, intent.call, pending.drive.cache.slot(tool, case.hash))
+        try:
+            return await self._send(pending, await self._begin(pending, begun, action))
+        except ApprovalGone:
+            return await self._carry_out(pending)
+
+
+def _changed_by_a_person(case: Case) -> str:
+    sent = "\n".join(argument_lines(case.call.arguments.data))
+    return f"A person changed the arguments of this call; do not send it again. It was sent with:\n{sent}\n"
+
+
+async def _edited(pending: _Pending) -> Action | None:
+    action = await pending.journal.action(approval_key(pending.call.key))
+    return action if action is not None and action.edit_of is not None else None
+
+
+async def _keep(pending: _Pending, end: _Kept, *events: NewEvent) -> _Kept:
+    await pending.journal.record(pending.call.key, pending.meaning, end_to_json(end), events=events)
+    return end
+
+
+async def _take_word(pending: _Pending, intent: Intent, action: Action) -> Called:
+    await pending.journal.settle_action(action)
+    # Given up, a call goes on counting as one that may have run.
+    states: dict[str | None, IntentState] = {"done": "done", "not_done": "not_done"}
+    return await _close(pending, as_said(intent, action.choice or "give_up"), states.get(action.choice))
+
+
+async def _not_sent_again(pending: _Pending, intent: Intent, action: Action | None, *, why: str) -> Called:
+    if action is not None:
+        await pending.journal.settle_action(action)
+    called = as_said(intent, "give_up")
+    return await _close(pending, replace(called, text=f"{called.text} It was not sent again: {why}"), None)
+
+
+async def _close(pending: _Pending, called: Called, state: IntentState | None) -> Called:
+    journal, value = pending.journal, end_to_json(called)
+    event = call_ended(called, pending.call.step, ms=0)
+    await journal.end_call(pending.call.key, pending.meaning, value, intent=state, events=[event])
+    return called

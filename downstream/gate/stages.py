@@ -1,0 +1,169 @@
+"""The gate that every tool call passes, stage by stage in the order of DESIGN section 7.
+
+The approval is in `approvals`; what follows, the intent and the sending, in `calls`. No stage may be left out, and none
+lets through what it cannot tell.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from downstream.door import Refused, ToolCall
+from downstream.policy_settings import PolicySettings
+from downstream.settings import ApprovalSettings, ServerSettings, ToolOptions
+from downstream.tools import HAS_EFFECT, Tool
+from journal.actions import Action
+from journal.canonical import digest
+from journal.errors import BudgetReached
+from journal.run_journal import RunJournal
+from journal.runs import Run
+from journal.values import JsonObject
+
+from .argument_check import argument_errors
+from .policy import Verdict, decide
+from .prompt_text import LARGEST_ARGUMENTS, size_of
+from .taint import Flow, described_in, raise_for_taint, words_of_tools
+from .targets import targets
+
+FindTool: TypeAlias = Callable[[str], Tool | None]
+"""The usable tool of a full name, or of a name as models or hosts write it."""
+
+WhyHeld: TypeAlias = Callable[[str], str | None]
+"""Why the tool of a full name may not be used until a person accepts its definition, if so."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the gate knows besides the call: tools and their pins, and what the user's settings say.
+
+    `tools` gives all usable ones, learning them first where need be; after that, `find` knows them.
+    """
+
+    tools: Callable[[], Awaitable[Sequence[Tool]]]
+    find: FindTool
+    held: WhyHeld
+    policy: PolicySettings
+    approvals: ApprovalSettings
+    servers: Mapping[str, ServerSettings]
+
+    def options(self, tool: Tool) -> ToolOptions:
+        settings = self.servers.get(tool.server)
+        return settings.options.for_tool(tool.name) if settings else ToolOptions()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call on its way out, with its tool; `call.arguments` is exactly what would be sent.
+
+    `hash` is that of the arguments without our own idempotency key; `edited` is the action in which a person or host
+    changed them.
+    """
+
+    run: Run
+    call: ToolCall
+    tool: Tool
+    hash: str
+    edited: Action | None = None
+
+    @property
+    def has_effect(self) -> bool:
+        return self.tool.class_ in HAS_EFFECT
+
+
+def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | None = None) -> Case:
+    """The case for a call, with the idempotency key filled in where the settings name an argument for it."""
+    arguments, plain = call.arguments, call.arguments.data
+    if (argument := gate.options(tool).idempotency_key) is not None:
+        plain = {name: value for name, value in plain.items() if name != argument}
+        keyed: JsonObject = plain | {argument: digest([run.id, call.key])[:32]}
+        arguments = replace(
+            arguments, data=keyed, parts=dict(arguments.parts) | {f"/{argument}": frozenset({"config"})}
+        )
+    return Case(run, replace(call, tool=tool.full_name, arguments=arguments), tool, digest(plain), edited)
+
+
+async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refused:
+    """All stages before the approval. Raises BudgetReached."""
+    refused = arguments_fit(case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
+    if refused is not None:
+        return refused
+    await budget_allows(journal)
+    verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools())
+    verdict = await repetition_raises(gate, journal, case, verdict)
+    if verdict.verb == "deny":
+        return Refused(case.tool.full_name, "; ".join(verdict.reasons), by="gate")
+    return verdict
+
+
+def arguments_fit(case: Case) -> Refused | None:
+    """Stage 1: the arguments are valid against the tool's own schema; otherwise all that is wrong with them."""
+    name, arguments = case.tool.full_name, case.call.arguments.data
+    if size_of(arguments) > LARGEST_ARGUMENTS:
+        most = f"{LARGEST_ARGUMENTS // 1024} KiB"
+        return Refused(name, f"{name}: its arguments are above {most}; send less", by="gate", correctable=True)
+    if not (errors := argument_errors(case.tool.input_schema, arguments)):
+        return None
+    takes = ", ".join(case.tool.input_schema.get("properties", {})) or "no arguments"
+    said = "; ".join(errors)
+    return Refused(name, f"the arguments do not fit {name}: {said}. It takes: {takes}", by="gate", correctable=True)
+
+
+def definition_is_unchanged(gate: Gate, name: str) -> Refused | None:
+    """Stage 2: the tool is not held back because its definition changed; the connection looks again as it sends."""
+    why = gate.held(name)
+    return None if why is None else Refused(name, f"{name} may not be used: {why}", by="gate")
+
+
+def tool_is_listed(case: Case) -> Refused | None:
+    """Stage 3: the step lists this tool."""
+    name = case.tool.full_name
+    if name in case.call.allowed:
+        return None
+    listed = ", ".join(sorted(case.call.allowed)) or "no tool"
+    return Refused(name, f"step {case.call.step} does not list {name}; it lists {listed}", by="gate")
+
+
+async def budget_allows(journal: RunJournal) -> None:
+    """Stage 4: one more call fits; it is reserved with its intent, so that a waiting call holds nothing."""
+    used, allowed = (await journal.usage()).tool_calls, journal.limits.tool_calls
+    if used + 1 > allowed:
+        raise BudgetReached("tool_calls", allowed=allowed, used=used)
+
+
+def policy_says(gate: Gate, case: Case) -> Verdict:
+    """Stage 5: deny, ask or allow by the settings' rules; what a person edited is always asked for."""
+    verdict = decide(gate.policy, case.tool, case.call.arguments.data)
+    return verdict.asking(case.edited.level) if case.edited else verdict
+
+
+def taint_raises(gate: Gate, case: Case, verdict: Verdict, tools: Sequence[Tool]) -> Verdict:
+    """Stage 6: where the arguments come from may make it a question, or one for a person."""
+    flow = Flow(
+        tool=case.tool,
+        arguments=case.call.arguments,
+        read=case.call.read,
+        goal=case.run.goal,
+        described=described_in(words_of_tools(tools)),
+        private=frozenset(name for name, server in gate.servers.items() if server.options.private),
+    )
+    return raise_for_taint(verdict, flow, targets(case.tool, case.call.arguments.data, gate.policy))
+
+
+async def repetition_raises(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict) -> Verdict:
+    """Still stage 6: an effect that this run has had, or may have had, is repeated only if a person says so.
+
+    Two equal steps of the first plan are the plan's own wish.
+    """
+    if not case.has_effect or case.call.origin == "plan" or repeats_safely(gate, case.tool):
+        return verdict
+    tool = case.tool.full_name
+    same = await journal.same_effect(tool=tool, arguments_hash=case.hash, besides=case.call.key)
+    if same is None:
+        return verdict
+    became = "was made" if same.state == "done" else "may have been made"
+    return verdict.asking("person", f"the same call {became} already in this run, by step {same.step}")
+
+
+def repeats_safely(gate: Gate, tool: Tool) -> bool:
+    """Whether a call may be sent again when nobody knows what became of it."""
+    return tool.class_ not in HAS_EFFECT or tool.idempotent or gate.options(tool).idempotency_key is not None

@@ -1,0 +1,84 @@
+"""Which arguments decide whom or what a call reaches, and whether their words are the user's."""
+
+import re
+
+from downstream.json_shape import is_object, leaves
+from downstream.policy_settings import PolicySettings
+from downstream.tool_names import matches
+from downstream.tools import Tool
+from journal.values import Json, JsonObject
+
+from .matchers import MISSING, at_pointer
+
+SHORTEST_TOKEN = 4
+"""Shorter words (days, numbers, abbreviations) stand in a goal by chance."""
+
+_TARGET_WORDS = re.compile(
+    "to|cc|bcc|recipients?|receivers?|addressee|beneficiary|payee|e?mails?|address(es)?|participants?|attendees?|invitees?"
+    "|users?|usernames?|members?|phone|channels?|chat|room|group|contacts?"
+    "|ur[li]s?|link|href|endpoint|host|hostname|domain|webhook|callback|website|site"
+    "|paths?|files?|filename|filepath|dir|directory|folder|destination|dest|target"
+    "|accounts?|iban|bic|wallet|owner|repo|repository|bucket"
+)
+_TARGET_FORMATS = re.compile("(ur[il]|iri)(-reference)?|(idn-)?(email|hostname)|ipv[46]|((file|directory)-)?path")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+|(mailto:)?[^\s@/]+@[^\s@/]+\.[^\s@/]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+_OPENING, _CLOSING = "([{<\"'`\u2018\u201c\u00ab\u201e", ")]}>\"'`\u2019\u201d\u00bb.,;:!?\u2026"
+_BEFORE = rf"(?:(?<=^)|(?<=[\s,;:={re.escape(_OPENING)}]))"
+_AFTER = rf"(?=[{re.escape(_CLOSING)}]*(?:\s|$))"
+
+
+def targets(tool: Tool, arguments: JsonObject, policy: PolicySettings) -> list[tuple[str, Json]]:
+    """The target arguments, by pointer: those that `sinks` name, else by declared names and formats, else all.
+
+    An undeclared argument and an address in an innocent one are targets too, but never turn attention from the rest.
+    """
+    named = [
+        pointer for glob, pointers in policy.sinks.items() if matches(glob, tool.full_name) for pointer in pointers
+    ]
+    if named:
+        found = [(pointer, at_pointer(arguments, pointer)) for pointer in dict.fromkeys(named)]
+        chosen = [leaf for pointer, value in found if value is not MISSING for leaf in leaves(value, pointer)]
+        return list(dict(chosen).items()) or list(leaves(arguments))
+    everything = list(leaves(arguments))
+    declared = {pointer for pointer, _ in everything if _means_target(tool.input_schema, pointer)}
+    if not declared:
+        return everything
+    return [
+        (pointer, value)
+        for pointer, value in everything
+        if pointer in declared or not _is_declared(tool.input_schema, pointer) or _is_address(value)
+    ]
+
+
+def stands_in(value: Json, text: str) -> bool:
+    """Whether the value stands in the text literally, as a whole token of at least four characters."""
+    word = value if isinstance(value, str) else str(value)
+    if len(word) < SHORTEST_TOKEN or word not in text:
+        return False
+    return re.search(f"{_BEFORE}{re.escape(word)}{_AFTER}", text) is not None
+
+
+def _means_target(schema: JsonObject, pointer: str) -> bool:
+    names = [name for name in pointer.split("/")[1:] if not name.isdecimal()]
+    if not names or not _is_declared(schema, pointer):
+        return False
+    words = [word.lower() for name in names for word in _WORD.findall(name)]
+    return any(map(_TARGET_WORDS.fullmatch, words)) or bool(_TARGET_FORMATS.fullmatch(_format(schema, pointer)))
+
+
+def _is_declared(schema: JsonObject, pointer: str) -> bool:
+    return pointer.split("/")[1] in schema.get("properties", {})
+
+
+def _is_address(value: Json) -> bool:
+    return isinstance(value, str) and _ADDRESS.fullmatch(value.strip()) is not None
+
+
+def _format(schema: Json, pointer: str) -> str:
+    for name in pointer.split("/")[1:]:
+        if not is_object(schema):
+            return ""
+        schema = schema.get("items") if name.isdecimal() else schema.get("properties", {}).get(name)
+    return str(schema.get("format", "")) if is_object(schema) else ""

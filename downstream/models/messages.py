@@ -1,0 +1,73 @@
+"""Messages and replies as litellm writes them, and as ours."""
+
+import json
+from typing import Any
+
+from downstream.model_port import Finish, FunctionUse, Message, ModelFailed, ModelReply, ModelRequest
+from journal.ledger import Spent
+from journal.values import Json, JsonObject
+
+_FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal", "refusal": "refusal"}
+_SMALLEST_CONTEXT = 8192
+
+
+def reply_from(model: str, response: Any, spent: Spent) -> ModelReply:
+    """The reply as ours. Raises ModelFailed, kind malformed, for one that says nothing."""
+    choices: list[Any] = getattr(response, "choices", None) or []
+    if not choices:
+        raise ModelFailed(model, "malformed", "its reply has no choices", spent=spent)
+    message, finish = choices[0].message, _FINISHES.get(choices[0].finish_reason or "", "stop")
+    if getattr(message, "refusal", None):
+        finish = "refusal"
+    uses = tuple(
+        FunctionUse(_text(call.id), _text(call.function.name), _text(call.function.arguments) or "{}")
+        for call in message.tool_calls or ()
+    )
+    text = _text(message.content)
+    if not text.strip() and not uses and finish == "stop":
+        raise ModelFailed(model, "malformed", "its reply is empty", spent=spent)
+    said = json.loads(_text(json.dumps(message.model_dump(exclude_none=True), ensure_ascii=False, default=str)))
+    return ModelReply(model, text, uses, finish, spent, {"model": model, "message": said})
+
+
+def _text(said: str | None) -> str:
+    """Without halves of surrogate pairs, which no store takes."""
+    return (said or "").encode("utf-8", "replace").decode()
+
+
+def wire_message(message: Message, model: str) -> JsonObject:
+    """The message as litellm takes it: verbatim for the model that said it, in plain words for any other."""
+    if message.raw is not None and message.raw.get("model") == model:
+        said: JsonObject = message.raw["message"]
+        return said
+    wire: JsonObject = {"role": message.role, "content": message.content}
+    if message.uses:
+        functions = [(use.id, {"name": use.name, "arguments": _json_or_nothing(use.arguments)}) for use in message.uses]
+        wire["tool_calls"] = [{"id": id_, "type": "function", "function": function} for id_, function in functions]
+        wire["content"] = message.content or None
+    if message.answers is not None:
+        wire["tool_call_id"] = message.answers
+    return wire
+
+
+def _json_or_nothing(text: str) -> str:
+    try:
+        json.loads(text)
+    except ValueError:
+        return "{}"
+    return text
+
+
+def seconds(text: Json) -> float | None:
+    try:
+        return max(0.0, float(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def context_size(request: ModelRequest) -> int:
+    """A context that holds request and reply; without one, Ollama cuts prompts from the front and says nothing."""
+    needed, size = request.prompt_characters() // 3 + request.max_tokens, _SMALLEST_CONTEXT
+    while size < needed:
+        size *= 2
+    return size

@@ -1,0 +1,225 @@
+"""Replies in a form: asked for as JSON by schema, else as a function call, else as JSON in the text, and repaired."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import distributions
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from downstream.model_port import Function, Message, ModelFailed, ModelReply, ModelRequest
+from downstream.settings import SCRIPTED
+from journal.errors import SteprelayError
+from journal.events import NewEvent
+from journal.remembered import Remembered
+from journal.run_journal import Meaning, RunJournal
+from journal.values import Json, JsonObject
+
+from .door import WORK, Account, ModelDoor
+from .replies import ReplyErrors, found_in, tidied
+from .schemas import for_reply
+
+T = TypeVar("T")
+Rung: TypeAlias = Literal["schema", "function", "text"]
+RUNGS: tuple[Rung, ...] = ("schema", "function", "text")
+REPAIRS = 2
+"""So often a model is shown what is wrong with its reply before it is asked in another way."""
+_QUOTED = 8_000
+
+
+class NoReply(SteprelayError):
+    """A model was asked in every way and gave nothing of the wanted form; `errors` says what was wrong at last."""
+
+    def __init__(self, model: str, name: str, errors: list[str]) -> None:
+        self.errors = errors
+        super().__init__(f"model {model} gave no usable {name}: {'; '.join(errors)}; another model may do better")
+
+
+@dataclass(frozen=True)
+class Form(Generic[T]):
+    """A reply by its name. `read` makes it ours and raises ReplyErrors or pydantic's ValidationError where it can't.
+
+    `from_text` takes a reply without JSON as it stands, for roles whose reply is text at heart.
+    """
+
+    name: str
+    schema: JsonObject
+    read: Callable[[JsonObject], T]
+    description: str = ""
+    from_text: Callable[[str], T] | None = None
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """What is asked: a request that says nothing of the format yet, what it means, and the form of its reply."""
+
+    request: ModelRequest
+    meaning: Meaning
+    form: Form[T]
+    account: Account = WORK
+
+
+async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> T:
+    """Ask until there is a reply of the form: first under `key`, then under `key/repair.N`.
+
+    A reply without the form is repaired, then asked for in the next way, with which later questions start. A reply of
+    the form that `read` refuses with ReplyErrors is repaired only. Raises NoReply, or what `ModelDoor.ask` raises.
+    """
+    rung = await _first_rung(door, journal, key, question)
+    ladder = _Ladder(door, journal, key, question, rung=rung)
+    while True:
+        reply = await ladder.ask()
+        if reply is None:
+            continue
+        if reply.finish == "refusal":
+            raise NoReply(reply.model, question.form.name, ["it refused to answer"])
+        try:
+            value = await ladder.read(reply)
+            await ladder.remember(reply)
+            return value
+        except _Formless as error:
+            if not ladder.repair(reply, error.errors) and not ladder.climb_down():
+                raise NoReply(reply.model, question.form.name, error.errors) from error
+        except ReplyErrors as error:
+            if not ladder.repair(reply, error.errors):
+                raise NoReply(reply.model, question.form.name, error.errors) from error
+
+
+class _Formless(ReplyErrors):
+    """The reply has not the form; asked in another way, the model may give it."""
+
+
+async def _first_rung(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> Rung:
+    """Where the last question to this model ended; a replay starts where this one did."""
+    model = door.model_for(question.request.role, question.account)
+
+    async def first() -> Rung:
+        known = await remembered_rung(door.remembered, model)
+        # Many servers lose functions that are asked for together with a schema.
+        return "function" if question.request.functions and known == "schema" else known
+
+    return _rung(await journal.memo(f"{key}/rung", Meaning("rung", model), first))
+
+
+class _Ladder(Generic[T]):
+    """Where a question stands: the way it is asked now, and what the model is shown of its last reply."""
+
+    def __init__(self, door: ModelDoor, journal: RunJournal, key: str, question: Question[T], *, rung: Rung) -> None:
+        self.door = door
+        self.journal = journal
+        self.key = key
+        self.question = question
+        self.first: Rung = rung
+        self.rung: Rung = rung
+        self.model = door.model_for(question.request.role, question.account)
+        self.asks = 0
+        self.repairs = 0
+        self.shown: tuple[Message, ...] = ()
+
+    async def ask(self) -> ModelReply | None:
+        """The next reply; None if the server does not take this way of asking, and the next is tried."""
+        key = f"{self.key}/repair.{self.asks}" if self.asks else self.key
+        request = formatted(self.question.request, self.question.form, self.rung)
+        request = replace(
+            request,
+            messages=(*request.messages, *self.shown),
+            place=replace(request.place, repair=self.asks),
+        )
+        self.asks += 1
+        try:
+            return await self.door.ask(self.journal, key, self.question.meaning, request, account=self.question.account)
+        except ModelFailed as error:
+            if error.kind != "bad_request" or not self.climb_down():
+                raise
+            return None
+
+    async def read(self, reply: ModelReply) -> T:
+        """What the reply says. Raises _Formless or ReplyErrors."""
+        form = self.question.form
+        if reply.finish == "length":
+            raise _Formless([f"it was cut off after {self.question.request.max_tokens} tokens; say it shorter"])
+        try:
+            data = found_in(reply, form.name, form.schema)
+            if data is None and form.from_text is not None and reply.text.strip():
+                return form.from_text(reply.text)
+            if data is None:
+                raise _Formless([f"no JSON for {form.name} was found in it"])
+            tidy, dropped = tidied(data, form.schema)
+        except ReplyErrors as error:
+            raise _Formless(error.errors) from error
+        if dropped and not reply.replayed:
+            text = f"{form.name}: unknown fields dropped: {', '.join(dropped)[:200]}"
+            await self.journal.say(NewEvent("warning", {"text": text}, step=self.question.request.place.step))
+        try:
+            return form.read(tidy)
+        except ValidationError as error:
+            raise _Formless(validation_errors(error)) from error
+
+    def repair(self, reply: ModelReply, errors: list[str]) -> bool:
+        """Have the model shown what was wrong; False if it has been often enough."""
+        if self.repairs == REPAIRS:
+            return False
+        self.repairs += 1
+        problems = "\n".join(f"- {error}" for error in errors)
+        text = f"That reply can't be used:\n{problems}\nReply again in full, with all of this put right. {_asked(self)}"
+        said = reply.text or "\n".join(use.arguments for use in reply.uses)
+        quoted = () if reply.finish == "length" or not said else (Message("assistant", said[:_QUOTED]),)
+        self.shown = (*quoted, Message("user", text))
+        return True
+
+    def climb_down(self) -> bool:
+        """Ask in the next way from now on; False on the last rung."""
+        if self.rung == RUNGS[-1]:
+            return False
+        self.rung = RUNGS[RUNGS.index(self.rung) + 1]
+        self.repairs, self.shown = 0, ()
+        return True
+
+    async def remember(self, reply: ModelReply) -> None:
+        """Note for later questions which way led to a reply, if it was not the first."""
+        if self.rung != self.first and not reply.replayed and not self.model.startswith(SCRIPTED):
+            await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
+
+
+def formatted(request: ModelRequest, form: Form[T], rung: Rung) -> ModelRequest:
+    """The request with its format put in the way of that rung."""
+    wire = for_reply(form.schema)
+    if rung == "function":
+        function = Function(form.name, form.description or f"Hand in the reply {form.name}.", wire)
+        force = None if request.functions else form.name
+        return replace(request, name=form.name, functions=(*request.functions, function), force=force)
+    # Servers that hold the model to a schema don't all show it to the model, and those that drop it say nothing.
+    told = f"reply with JSON: {form.name}\nOne JSON object and nothing else, by this JSON Schema:\n{json.dumps(wire)}"
+    return replace(
+        request,
+        name=form.name,
+        schema=wire if rung == "schema" else None,
+        messages=(*request.messages, Message("user", told)),
+    )
+
+
+async def remembered_rung(remembered: Remembered, model: str) -> Rung:
+    """The first way of asking that has not failed with this model and this release of litellm."""
+    known = await remembered.get("model", _habit(model))
+    return _rung(None if known is None else known.get("rung"))
+
+
+def _rung(name: Json) -> Rung:
+    found: list[Rung] = [rung for rung in RUNGS if rung == name]
+    return found[0] if found else RUNGS[0]
+
+
+def validation_errors(error: ValidationError) -> list[str]:
+    """pydantic's complaints in one line each, without the input."""
+    return [f"{'.'.join(map(str, each['loc'])) or 'reply'}: {each['msg']}" for each in error.errors()]
+
+
+def _asked(ladder: "_Ladder[T]") -> str:
+    name = ladder.question.form.name
+    return f"Call {name}." if ladder.rung == "function" else f"reply with JSON: {name}"
+
+
+def _habit(model: str) -> str:
+    versions = [each.version for each in distributions(name="litellm")]
+    return f"{model} litellm {versions[0] if versions else 'absent'}"

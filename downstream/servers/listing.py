@@ -1,0 +1,114 @@
+"""What a tool server says it offers, what changed since it was pinned, and how careful each tool asks to be."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+from downstream.settings import ServerOptions, ServerSettings
+from downstream.tool_names import fits
+from downstream.tools import ToolClass
+from journal.canonical import digest
+from journal.values import Json, JsonObject
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A tool as its server listed it."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    annotations: JsonObject
+
+    @property
+    def binding(self) -> list[Json]:
+        """The part that a call relies on; the rest is wording."""
+        return [self.name, self.input_schema, self.output_schema, self.annotations]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All tools of one server, by name, and its instructions."""
+
+    instructions: str
+    tools: tuple[Definition, ...]
+
+    @property
+    def pin(self) -> str:
+        """SHA-256 over every definition and the instructions."""
+        return digest(self.to_json())
+
+    def to_json(self) -> JsonObject:
+        return {"instructions": self.instructions, "tools": [asdict(tool) for tool in self.tools]}
+
+    @classmethod
+    def from_json(cls, data: Json) -> "Listing":
+        return cls(data["instructions"], tuple(Definition(**tool) for tool in data["tools"]))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a listing differs from the pinned one: reasons by tool, and where only the wording is new."""
+
+    quarantined: dict[str, str] = field(default_factory=dict[str, str])
+    reworded: tuple[str, ...] = ()
+    instructions: bool = False
+
+
+def compare(pinned: Listing, found: Listing) -> Difference:
+    """What a person has to accept before it may be used, and what is new in words only."""
+    known = {tool.name: tool for tool in pinned.tools}
+    quarantined: dict[str, str] = {}
+    reworded: list[str] = []
+    for tool in found.tools:
+        before = known.get(tool.name)
+        if before is None:
+            quarantined[tool.name] = "it was added since the server was first listed"
+        elif digest(before.binding) != digest(tool.binding):
+            quarantined[tool.name] = f"its {_changed(before, tool)} changed since it was first listed"
+        elif before != tool:
+            reworded.append(tool.name)
+    return Difference(quarantined, tuple(reworded), pinned.instructions != found.instructions)
+
+
+def usable(pinned: Listing, found: Listing) -> Iterable[Definition]:
+    """The pinned definitions that the server still has and that did not change but in words."""
+    refused = compare(pinned, found).quarantined
+    there = {tool.name for tool in found.tools}
+    return [tool for tool in pinned.tools if tool.name in there and tool.name not in refused]
+
+
+def class_of(tool: Definition, options: ServerOptions) -> ToolClass:
+    """By the user's `effects`, an exact name first, then the longest glob; else by the tool's own annotations."""
+    fitting = [glob for glob in options.effects if fits(glob, tool.name)]
+    if fitting:
+        return options.effects[max(fitting, key=lambda glob: (glob == tool.name, len(glob)))]
+    said = _said(tool.annotations)
+    return said if options.trust == "annotations" or said == "destructive" else "unknown"
+
+
+def fingerprint_of(server: ServerSettings) -> str:
+    """What makes it this server: how it is started or reached, with the names of its variables and no values."""
+    cwd = str(server.cwd) if server.cwd else None
+    started = [server.transport, server.command, list(server.args), cwd, server.url]
+    return digest([*started, sorted(server.env), sorted(server.headers)])
+
+
+def _said(annotations: JsonObject) -> ToolClass:
+    hints = {name: value for name, value in annotations.items() if name.endswith("Hint") and value is not None}
+    if not hints:
+        return "unknown"
+    if hints.get("readOnlyHint") is True:
+        return "egress" if hints.get("openWorldHint") is True else "read"
+    # An explicit false only: a server that says nothing of destruction has not denied it.
+    return "write" if hints.get("destructiveHint") is False else "destructive"
+
+
+def _changed(before: Definition, now: Definition) -> str:
+    parts = [
+        ("arguments", before.input_schema, now.input_schema),
+        ("result", before.output_schema, now.output_schema),
+        ("annotations", before.annotations, now.annotations),
+    ]
+    return " and ".join(name for name, was, is_ in parts if was != is_)

@@ -1,0 +1,204 @@
+"""Ways to a tool server: a child process, streamable HTTP, and the older HTTP+SSE; all of them tell when they end."""
+
+import contextvars
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+
+import anyio
+import httpx2
+from mcp import StdioServerParameters, stdio_client
+from mcp.client.sse import sse_client
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._stream_protocols import ReadStream, WriteStream
+from mcp.shared.message import SessionMessage
+
+from downstream.settings import ServerSettings
+
+from .exchange import ContainedTransport, current_exchange
+from .failures import ServerUnavailable
+from .stderr_tail import StderrTail
+from .watchdog import Watchdog
+
+Incoming: TypeAlias = SessionMessage | Exception
+Streams: TypeAlias = tuple[ReadStream[Incoming], WriteStream[SessionMessage]]
+
+DEPTH = "STEPRELAY_DEPTH"
+"""The variable that tells a child process how many runs stand above it."""
+
+_LARGEST_EVENT = 16 * 1024 * 1024
+# Reading waits for as long as the call may take; each call has its own deadline.
+_TIMEOUTS = httpx2.Timeout(30.0, read=None)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What every way out of this process shares, and what is kept of one server's stderr."""
+
+    watchdog: Watchdog
+    tail: StderrTail
+
+
+@asynccontextmanager
+async def open_transport(
+    server: ServerSettings, around: Surroundings, *, on_end: Callable[[], None]
+) -> AsyncGenerator[Streams]:
+    """Streams to and from a server; `on_end` is called once it is gone. Raises all kinds of errors."""
+    refuse_ourselves(server)
+    if server.transport == "stdio":
+        opened = _open_stdio(server, around)
+    elif server.transport == "http":
+        opened = _open_http(server)
+    else:
+        opened = _open_sse(server, on_end)
+    async with opened as (reading, writing):
+        yield _Watched(reading, on_end), _Noted(writing)
+
+
+def refuse_ourselves(server: ServerSettings) -> None:
+    """Raises ServerUnavailable for an entry that would start another steprelay."""
+    words = {Path(word).stem for word in (server.command or "", *server.args)}
+    if {"steprelay", "serve"} <= words:
+        raise ServerUnavailable(server.name, "it is steprelay itself; take it out of mcpServers")
+
+
+@asynccontextmanager
+async def _open_stdio(server: ServerSettings, around: Surroundings) -> AsyncGenerator[Streams]:
+    env = {**server.env, DEPTH: str(_own_depth() + 1)}
+    command, *args = around.watchdog.guarded(_executable(server), server.args)
+    parameters = StdioServerParameters(
+        command=command, args=args, env=env, cwd=server.cwd, encoding_error_handler="replace"
+    )
+    with around.tail.open_pipe() as stderr:
+        async with stdio_client(parameters, errlog=stderr) as streams:  # type: ignore[arg-type]
+            stderr.close()
+            yield streams
+
+
+@asynccontextmanager
+async def _open_http(server: ServerSettings) -> AsyncGenerator[Streams]:
+    url = _url(server)
+    async with (
+        _http_client(server.headers) as http,
+        streamable_http_client(url, http_client=http, max_sse_event_size=_LARGEST_EVENT) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def _open_sse(server: ServerSettings, on_failure: Callable[[], None]) -> AsyncGenerator[Streams]:
+    def make(
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        return _http_client(headers or {}, on_failure)
+
+    async with sse_client(_url(server), headers=dict(server.headers), httpx_client_factory=make) as streams:
+        yield streams
+
+
+def _http_client(headers: dict[str, str], on_failure: Callable[[], None] | None = None) -> httpx2.AsyncClient:
+    transport = ContainedTransport(httpx2.AsyncHTTPTransport(), on_failure)
+    return httpx2.AsyncClient(transport=transport, headers=headers, timeout=_TIMEOUTS)
+
+
+def _url(server: ServerSettings) -> str:
+    if server.url is None:
+        raise ServerUnavailable(server.name, f"an entry of type {server.transport} needs a url")
+    return server.url
+
+
+def _executable(server: ServerSettings) -> str:
+    """The command as a path; raises ServerUnavailable where the shell between could only say so on stderr."""
+    command = server.command
+    if command is None:
+        raise ServerUnavailable(server.name, "an entry of type stdio needs a command")
+    folder = server.cwd or Path.cwd()
+    if not folder.is_dir():
+        raise ServerUnavailable(server.name, f"its cwd {folder} is no folder")
+    path = {**get_default_environment(), **server.env}.get("PATH", os.defpath)
+    found = shutil.which(str(folder / command) if os.sep in command else command, path=path)
+    if found is None:
+        raise ServerUnavailable(server.name, f"command {command!r} was not found; install it or give its full path")
+    return found
+
+
+def _own_depth() -> int:
+    depth = os.environ.get(DEPTH, "")
+    return int(depth) if depth.isdecimal() else 0
+
+
+class _Watched:
+    """A stream of incoming messages that says when it has ended, also while nobody waits for an answer."""
+
+    def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """What the SDK's own streams carry along; absent on plain ones."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Incoming:
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._on_end()
+            raise
+
+    def __aiter__(self) -> ReadStream[Incoming]:
+        return self
+
+    async def __anext__(self) -> Incoming:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Noted:
+    """A stream of outgoing messages that notes in the caller's exchange whether one was taken."""
+
+    def __init__(self, inner: WriteStream[SessionMessage]) -> None:
+        self._inner = inner
+
+    async def send(self, item: SessionMessage, /) -> None:
+        exchange = current_exchange()
+        sent_before = exchange.sent
+        # Before the send: one that is cancelled may have handed its message over all the same.
+        exchange.sent = True
+        try:
+            await self._inner.send(item)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            exchange.sent = sent_before
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,35 @@
+"""Changing a waiting action: nothing runs, the old one ends and a new one with the changed arguments waits."""
+
+from dataclasses import dataclass
+
+from downstream.gate.prompt_text import quoted
+from journal.actions import Action, NewAction, create_action, supersede
+from journal.database import Transaction
+from journal.errors import DecisionRefused
+from journal.values import JsonObject
+from server.product import Product
+
+
+@dataclass(frozen=True)
+class _Edit:
+    old: Action
+    new: NewAction
+
+
+async def edit_action(product: Product, action: Action, arguments: JsonObject, *, decision: str) -> None:
+    """Replace a waiting `call` action by one with these arguments. Raises DecisionRefused or EditRefused."""
+    if decision != "approve":
+        raise DecisionRefused(f"edited_arguments go with decision 'approve', not {quoted(decision)}; leave one out")
+    if action.kind != "call" or action.state != "waiting":
+        raise DecisionRefused(
+            f"action {action.id} ({action.kind}, {action.state}) cannot be edited: it must be a waiting call"
+        )
+    edit = _Edit(action, await product.edited(action, arguments))
+
+    def change(tx: Transaction) -> None:
+        if not supersede(tx, edit.old):
+            raise DecisionRefused(f"action {action.id} has been decided in the meantime; get_run shows it")
+        create_action(tx, action.run, edit.new, world=product.store.world, outlet=product.store.outlet)
+
+    await product.store.database.write("edit", change)
+    product.store.bell.ring(action.run)

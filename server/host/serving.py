@@ -1,0 +1,230 @@
+"""Serving hosts over stdio or HTTP, and ending cleanly: at a signal or a closed stdin no child process stays behind."""
+
+import importlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from journal.errors import SteprelayError
+from journal.outlet import Outlet
+from journal.world import World
+from server.product import Product
+from server.settings import Settings, load_settings
+from server.settings_file.found import Found
+from server.terminal.log_file import start_logging
+
+from .bearer import BearerOnly
+from .kept_secret import NotKept, local_token, request_state_key
+from .mcp_server import build_host_server
+
+__all__ = ["Address", "NotServed", "Readiness", "check_address", "local_token", "serve_http", "serve_stdio"]
+
+log = logging.getLogger(__name__)
+
+_LAST_SECONDS = 7.0
+"""Closing everything may take so long; then the process ends all the same."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where HTTP is served; `token` is None where nobody has to show one."""
+
+    host: str
+    port: int
+    token: str | None
+
+
+class NotServed(SteprelayError):
+    """An address that must not, or cannot, be served."""
+
+
+class NotStarted(SteprelayError):
+    """What the machine lacks for steprelay to work, such as a folder that can be written to."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(
+            f"steprelay cannot start: {error.filename or 'the system'}: {error.strerror or error}; make the place "
+            "usable, or set `store` in the settings (or XDG_STATE_HOME) to another one"
+        )
+
+
+class Readiness:
+    """The product once it is open, or the reason why there is none; asking waits until one of the two is known."""
+
+    def __init__(self) -> None:
+        self._known = anyio.Event()
+        self._product: Product | SteprelayError | None = None
+
+    def known(self, product: Product | SteprelayError) -> None:
+        self._product = product
+        self._known.set()
+
+    async def __call__(self) -> Product:
+        await self._known.wait()
+        assert self._product is not None
+        if isinstance(self._product, SteprelayError):
+            raise self._product
+        return self._product
+
+
+async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str], world: World) -> None:
+    """Serve one host over stdin and stdout until stdin closes or a signal comes."""
+    from mcp.server.stdio import stdio_server
+
+    async def serve(ready: Readiness) -> None:
+        server = build_host_server(ready, state_key=_state_key())
+        async with stdio_server() as (receive, send):
+            await server.run(receive, send, server.create_initialization_options())
+
+    await _serve(found, serve, environ=environ, world=world)
+
+
+async def serve_http(found: Callable[[], Found], address: Address, *, environ: Mapping[str, str], world: World) -> None:
+    """Serve any number of hosts at http://HOST:PORT/mcp until a signal comes. Raises NotServed."""
+    import uvicorn
+
+    with _listening(address) as listener:
+
+        async def serve(ready: Readiness) -> None:
+            app = build_host_server(ready, state_key=_state_key()).streamable_http_app(host=address.host)
+            if address.token is not None:
+                app.add_middleware(BearerOnly, token=address.token)
+            config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            sys.stderr.write(f"steprelay serves http://{host}:{listener.getsockname()[1]}/mcp\n")
+            await uvicorn.Server(config).serve(sockets=[listener])
+
+        await _serve(found, serve, environ=environ, world=world)
+
+
+def check_address(host: str, *, authenticated: bool) -> None:
+    """Raises NotServed for an address beyond this machine without authentication."""
+    if not authenticated and not _is_loopback(host):
+        raise NotServed(f"--no-auth is for loopback only, not for {host}; leave it out, or serve 127.0.0.1")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise NotServed(f"{where} cannot be served: {error.strerror or error}; choose another with --http") from error
+
+
+def _state_key() -> bytes:
+    """Where no key can be kept, open questions do not outlive this process."""
+    try:
+        return request_state_key()
+    except NotKept as error:
+        log.warning("no_state_key", extra={"error": str(error)})
+        return os.urandom(32)
+
+
+async def _serve(
+    found: Callable[[], Found],
+    serve: Callable[[Readiness], Awaitable[None]],
+    *,
+    environ: Mapping[str, str],
+    world: World,
+) -> None:
+    """Serve while the product opens, so that the handshake never waits; end with the process.
+
+    The thread that reads stdin cannot be interrupted, so the process is ended once all that is ours is closed.
+    """
+    end, ready = _End(), Readiness()
+    async with anyio.create_task_group() as group:
+        group.start_soon(end.at_signal)
+        group.start_soon(end.after, serve, ready)
+        with end.once_left():
+            async with _opened(ready, found, environ=environ, world=world):
+                await end.reached.wait()
+        end.now()
+
+
+class _End:
+    """The end of a serving process: when it comes, and with which exit code."""
+
+    def __init__(self) -> None:
+        self.reached = anyio.Event()
+        self._code = 0
+
+    async def at_signal(self) -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            while True:
+                self._come(128 + int(await anext(signals)))
+
+    async def after(self, serve: Callable[[Readiness], Awaitable[None]], ready: Readiness) -> None:
+        with self.once_left():
+            await serve(ready)
+
+    @contextmanager
+    def once_left(self) -> Generator[None]:
+        """The end comes when the block is left, whatever by."""
+        try:
+            yield
+        except Exception:  # it would wait for the thread that reads stdin, and the host for an answer
+            log.exception("serving_failed")
+            self._come(1)
+        else:
+            self._come(0)
+
+    def _come(self, code: int) -> None:
+        if not self.reached.is_set():
+            self._code = code
+            timer = threading.Timer(_LAST_SECONDS, os._exit, (code,))
+            timer.daemon = True
+            timer.start()
+            self.reached.set()
+
+    def now(self) -> None:
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(self._code)
+
+
+@asynccontextmanager
+async def _opened(
+    ready: Readiness, found: Callable[[], Found], *, environ: Mapping[str, str], world: World
+) -> AsyncGenerator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            settings = await anyio.to_thread.run_sync(_loaded, found, environ)
+            from server.assembly import open_product
+
+            ready.known(await stack.enter_async_context(open_product(settings, world=world)))
+        except SteprelayError as error:
+            _say(ready, error)
+        except OSError as error:
+            _say(ready, NotStarted(error))
+        yield
+
+
+def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
+    """The settings, and with them what a product is made of: reading and importing must not hold the handshake up."""
+    settings = load_settings(found(), environ=environ, lenient=True)
+    start_logging(Outlet(settings.secrets))
+    importlib.import_module("server.assembly")
+    return settings
+
+
+def _say(ready: Readiness, problem: SteprelayError) -> None:
+    sys.stderr.write(f"steprelay: {problem}\n")
+    ready.known(problem)

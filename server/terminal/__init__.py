@@ -1,0 +1,3 @@
+"""What a person sees and answers at a terminal."""
+
+__all__: list[str] = []

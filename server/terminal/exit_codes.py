@@ -1,0 +1,58 @@
+"""What the end of a command tells the shell (DESIGN section 11)."""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from journal.errors import DecisionRefused, SteprelayError, StoreError, UnknownId
+
+if TYPE_CHECKING:
+    from journal.runs import Run
+
+
+class ExitCode(IntEnum):
+    """The codes that scripts may rely on."""
+
+    OK = 0
+    USAGE = 2
+    SETTINGS = 3
+    FAILED = 4
+    WAITING = 5
+    BUDGET = 6
+    REFUSED = 7
+    INTERRUPTED = 130
+
+
+class UsageProblem(SteprelayError):
+    """A command that was called in a way in which it can do nothing."""
+
+
+_BY_REASON = {
+    "done": ExitCode.OK,
+    "budget": ExitCode.BUDGET,
+    "deadline": ExitCode.BUDGET,
+    "refused": ExitCode.REFUSED,
+    "no_progress": ExitCode.FAILED,
+    "error": ExitCode.FAILED,
+    "cancelled": ExitCode.INTERRUPTED,
+}
+
+
+def code_of_run(run: "Run") -> ExitCode:
+    """The code for a run that has ended, or that waits for a person."""
+    return ExitCode.WAITING if run.stop_reason is None else _BY_REASON[run.stop_reason]
+
+
+def code_of_error(error: SteprelayError) -> ExitCode:
+    """The code for a command that could not do what it was asked to do."""
+    from journal.runs import KeyInUse
+    from journal.settings import NotBuiltYet
+    from planner.plan import PlanError
+    from server.host.depth import TooDeep
+    from server.settings_file.document import SettingsError
+    from server.settings_file.model_choice import NoModelFound
+
+    if isinstance(error, SettingsError | NoModelFound | NotBuiltYet | StoreError):
+        return ExitCode.SETTINGS
+    if isinstance(error, UsageProblem | UnknownId | DecisionRefused | PlanError | KeyInUse | TooDeep):
+        return ExitCode.USAGE
+    return ExitCode.FAILED

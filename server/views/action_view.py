@@ -1,0 +1,85 @@
+"""Waiting actions as hosts see them, and what hosts and people can do about each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
+
+from downstream.gate.prompt_text import SHOWN_CHARACTERS
+from journal.actions import Action
+from journal.canonical import canonical
+from server.installed import Spoken
+
+from .run_view import ActionView
+
+_TOGETHER = 8_000
+"""Characters of arguments shown in one view; the arguments of later actions come once earlier ones are decided."""
+
+
+@dataclass(frozen=True)
+class ShownAction:
+    """An action with its place in the view; `complete` if its arguments are in it."""
+
+    action: Action
+    place: int
+    complete: bool
+
+
+def shown_actions(actions: Sequence[Action]) -> list[ShownAction]:
+    """The actions in order, the arguments of the first ones complete, as far as they fit."""
+    sizes = [_size(action) for action in actions]
+    sums = accumulate(size if size <= SHOWN_CHARACTERS else 0 for size in sizes)
+    fits = [size <= SHOWN_CHARACTERS and total <= _TOGETHER for size, total in zip(sizes, sums, strict=True)]
+    return [ShownAction(action, place, fit) for place, (action, fit) in enumerate(zip(actions, fits, strict=True))]
+
+
+def fits_a_host(action: Action) -> bool:
+    """Whether its arguments are short enough to be shown, and so decided, by a host."""
+    return _size(action) <= SHOWN_CHARACTERS
+
+
+def action_view(shown: ShownAction, spoken: Spoken) -> ActionView:
+    action = shown.action
+    return ActionView(
+        action_id=action.id,
+        kind=action.kind,
+        choices=list(action.choices),
+        question=action.question,
+        step=action.step,
+        tool=action.tool,
+        arguments=action.arguments if shown.complete else None,
+        effect=action.effect,
+        level=action.level,
+        reasons=list(action.reasons),
+        digest=action.hash[:8],
+        expires_at=None if action.expires_at is None else time_text(action.expires_at),
+        how=how_to_decide(action, spoken),
+    )
+
+
+def how_to_decide(action: Action, spoken: Spoken) -> str:
+    """What a person types to decide."""
+    return f"In a terminal: {spoken(f'approve {action.id}')} (or: {spoken(f'deny {action.id}')})"
+
+
+def next_for(shown: ShownAction) -> str:
+    """What a host's model is to do about an action."""
+    action, place = shown.action, shown.place
+    if action.level != "host" or not fits_a_host(action):
+        return f"Tell the user that only a person can decide {action.id}, as actions[{place}].how says; you cannot."
+    if not shown.complete:
+        return f"Have the earlier actions decided first; then get_run shows the arguments of {action.id}."
+    repeat = "tool and arguments" if action.tool else "arguments"
+    asked = (
+        f'approve_action(action_id="{action.id}", decision="{action.choices[0]}", and {repeat} as in actions[{place}])'
+    )
+    return f"Ask the user; then {asked}"
+
+
+def time_text(at: float) -> str:
+    """RFC 3339, UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _size(action: Action) -> int:
+    return len(canonical(action.arguments).decode())

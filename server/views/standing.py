@@ -1,0 +1,89 @@
+"""Where a run stands, for a person: who drives it, what it waits for or works on, and since when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from downstream.gate.prompt_text import escaped
+from journal.actions import Action
+from journal.lease import LeaseWatch
+from journal.runs import Run
+from journal.steps import StepRow
+from journal.store import Store
+
+from .action_view import time_text
+from .run_view import ActionView, RunView
+from .words import MARKS, duration, ended_as, one_line
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`driver` is the process that drives it, null where none does; `lease_age` the seconds since its last sign."""
+
+    goal: str
+    driver: str | None
+    lease_age: float | None
+    stands_on: str
+    since: str
+    for_seconds: float
+
+
+async def standing_of(store: Store, run_id: str) -> Standing:
+    """Raises UnknownId."""
+    run, now = await store.run(run_id), store.world.now()
+    lease = next((lease for lease in await LeaseWatch(store).living() if lease.id == run.driver), None)
+    actions = [action for action in await store.actions(run_id) if action.state == "waiting"]
+    text, since = _stands_on(run, await store.steps(run_id), actions)
+    return Standing(
+        goal=run.goal,
+        driver=None if lease is None or run.ended else f"process {lease.pid} on {lease.host}",
+        lease_age=None if lease is None or run.ended else round(now - lease.heartbeat_at, 1),
+        stands_on=text,
+        since=time_text(since),
+        for_seconds=round(now - since, 1),
+    )
+
+
+def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], str]) -> list[str]:
+    """The run as a person reads it; `how` gives a command as it has to be typed."""
+    driver = f"{standing.driver}, last sign {standing.lease_age:g} s ago" if standing.driver else "nobody"
+    usage = view.usage
+    known = "" if usage.cost_known else "at least "
+    lines = [
+        f"run      {view.run_id}",
+        f"goal     {escaped(one_line(standing.goal))}",
+        f"status   {ended_as(view.status, view.stop_reason)}",
+        *([] if view.stop_reason else [f"driver   {driver}"]),
+        f"stands   {escaped(standing.stands_on)}, since {standing.since} ({duration(standing.for_seconds)})",
+        f"taken    {usage.model_calls} model calls, {usage.tool_calls} tool calls, {known}${usage.cost_usd:.4f}, "
+        f"{usage.input_tokens + usage.output_tokens} tokens, {usage.seconds:.1f} s at work",
+    ]
+    lines += ["", "steps"] if view.step_list else []
+    for step in view.step_list or []:
+        told = escaped(one_line(step.summary or step.title))
+        lines.append(
+            f"  {MARKS[step.status]} {step.id:<16} {step.status:<10} {step.worker or step.kind:<12} {told}".rstrip()
+        )
+    for action in view.actions:
+        lines += _action_lines(action, how)
+    lines += [f"! {escaped(warning)}" for warning in view.warnings]
+    lines += ["", *map(escaped, view.answer.splitlines())] if view.answer else []
+    return lines
+
+
+def _stands_on(run: Run, steps: list[StepRow], actions: list[Action]) -> tuple[str, float]:
+    running = [step for step in steps if step.status == "running"]
+    if run.ended:
+        return "ended", run.ended_at or run.updated_at
+    if actions and not running:
+        names = ", ".join(f"{action.tool or action.kind} ({action.id})" for action in actions)
+        return f"on a decision about {names}", min(action.created_at for action in actions)
+    if running:
+        names = ", ".join(step.id for step in running)
+        return f"on {'step' if len(running) == 1 else 'steps'} {names}", min(step.started_at or 0 for step in running)
+    return ("on its plan" if run.status == "planning" else "before its next step"), run.updated_at
+
+
+def _action_lines(action: ActionView, how: Callable[[str], str]) -> list[str]:
+    head = f"waits    {action.tool or action.kind} ({action.kind}, level {action.level}): {' or '.join(action.choices)}"
+    lines = ["", head, *(f"  ! {escaped(one_line(reason))}" for reason in action.reasons)]
+    return [*lines, f"  {how(f'approve {action.action_id}')}", f"  {how(f'deny {action.action_id}')}"]
