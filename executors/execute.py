@@ -14,7 +14,7 @@ from .compose import attempt_compose
 from .contract import Assignment, Execute, Outcome
 from .job import Equipment, Job, under_limits
 from .step import CallStep, ComposeStep, WorkerStep
-from .worker import attempt_worker
+from .worker.attempt import attempt_worker
 
 
 def make_execute(equipment: Equipment) -> Execute:

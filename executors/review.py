@@ -9,16 +9,16 @@ from journal.run_journal import RunJournal
 from journal.values import JsonObject
 
 from .attempts import Attempt, Number
-from .brief import Brief
-from .call_log import CallLog
 from .contract import Outcome
-from .handing_in import SUBMIT_REVIEW
 from .job import Equipment, Job
-from .loop import open_loop
 from .settings import REVIEWER
 from .step import WorkerStep
 from .tools_of_step import tools_of_worker
 from .wording import prompt, quoted, shown, wrapped
+from .worker.brief import Brief
+from .worker.call_log import CallLog
+from .worker.handing_in import SUBMIT_REVIEW
+from .worker.loop import open_loop
 
 _PROBLEMS = 600
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from executors.contract import Finding
-from executors.reports import Expected, check_report
+from executors.worker.reports import Expected, check_report
 
 CALLS = ("c_a", "c_b")
 OUTPUT = {

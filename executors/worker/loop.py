@@ -8,22 +8,22 @@ from downstream.door import Waiting
 from downstream.model_port import RETRIED, Function, ModelFailed, ModelReply, ModelRequest
 from downstream.models.door import NoModel
 from downstream.settings import SCRIPTED
+from executors.built_in_tools import READ_ARTIFACT, SEARCH_TOOLS
+from executors.job import Equipment, under_limits
+from executors.own_artifacts import OwnArtifacts
+from executors.tool_search import find_tools
+from executors.tools_of_step import StepTools
+from executors.wording import prompt, quoted
 from journal.errors import BudgetReached
 from journal.events import NewEvent
 from journal.run_journal import RunJournal
 from journal.values import Json, JsonObject
 
 from .brief import STYLES, Brief, Ended, Style
-from .built_in_tools import READ_ARTIFACT, SEARCH_TOOLS
 from .call_log import CallLog
+from .calls import WorkerCalls, waiting_in
 from .conversation import Conversation, function_of
-from .job import Equipment, under_limits
-from .own_artifacts import OwnArtifacts
-from .tool_search import find_tools
-from .tools_of_step import StepTools
 from .turn import Use, uses_of
-from .wording import prompt, quoted
-from .worker_calls import WorkerCalls, waiting_in
 
 MANY_TOOLS = 30
 """A worker with more tools is shown a short list and searches for the others."""

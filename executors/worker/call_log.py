@@ -5,11 +5,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from downstream.door import Called, Refused
+from executors.built_in_tools import SEARCH_TOOLS
+from executors.contract import Source
+from executors.wording import quoted
 from journal.values import JsonObject, Label
-
-from .built_in_tools import SEARCH_TOOLS
-from .contract import Source
-from .wording import quoted
 
 REPEATS = 3
 """The same call with the same result so often in one attempt stops its loop."""

@@ -7,11 +7,11 @@ from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
 from downstream.models.replies import ReplyErrors, read_object
+from executors.contract import Finding, Report
+from executors.wording import cut
 from journal.values import Json, JsonObject
 
-from .contract import Finding, Report
 from .output_schema import schema_errors
-from .wording import cut
 
 ReportStatus = Literal["done", "partial", "blocked", "failed"]
 _STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)

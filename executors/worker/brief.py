@@ -8,11 +8,11 @@ from downstream.door import Origin
 from downstream.model_port import Function, Place
 from downstream.models.door import Account
 from downstream.tools import Tool
+from executors.settings import WorkerSettings
 from journal.run_journal import Meaning
 from journal.values import JsonObject, Label
 
 from .call_log import CallLog
-from .settings import WorkerSettings
 
 Style: TypeAlias = Literal["functions", "schema", "text"]
 """How a worker's model is asked for its next action: by native functions, by a JSON schema, or by words alone."""

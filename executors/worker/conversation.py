@@ -7,11 +7,11 @@ from downstream.model_port import Function, Message, ModelReply, ModelRequest
 from downstream.models.schemas import for_function
 from downstream.models.structured import Form, formatted
 from downstream.tools import Tool
+from executors.wording import prompt
 from journal.values import JsonObject
 
 from .brief import Brief, Style
 from .turn import Use
-from .wording import prompt
 
 TURN_TOKENS, LAST_TOKENS = 4_096, 2_048
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from executors.contract import Finding, Outcome, OutcomeStatus, Report
 from journal.values import JsonObject, Value
 
 from .brief import Ended
 from .call_log import CallLog
-from .contract import Finding, Outcome, OutcomeStatus, Report
 from .reports import Checked
 
 _BY_REPORT: dict[str, OutcomeStatus] = {

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 from downstream.door import Origin, Waiting
 from downstream.model_port import Place
+from executors.attempts import Attempt, Number
+from executors.contract import Outcome
+from executors.job import Equipment, Job
+from executors.material import worker_material
+from executors.review import Under, reviewed
+from executors.settings import WorkerSettings
+from executors.step import WorkerStep
+from executors.tools_of_step import tools_of_step
+from executors.wording import prompt, wrapped
 from journal.run_journal import RunJournal
 
-from .attempts import Attempt, Number
 from .brief import Brief, Ended
-from .contract import Outcome
 from .handing_in import submit_report
-from .job import Equipment, Job
 from .loop import Loop, open_loop
-from .material import worker_material
 from .reports import Checked, Expected, check_report
-from .review import Under, reviewed
-from .settings import WorkerSettings
-from .step import WorkerStep
-from .tools_of_step import tools_of_step
 from .verdict import Case, outcome_of
-from .wording import prompt, wrapped
 
 
 async def attempt_worker(

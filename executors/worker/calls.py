@@ -8,20 +8,20 @@ import anyio
 
 from downstream.door import Called, Refused, ToolCall, Waiting
 from downstream.tools import Tool
+from executors.built_in_tools import BUILT_IN, READ_ARTIFACT, SEARCH_TOOLS, read_artifact, search_tools
+from executors.job import Equipment
+from executors.own_artifacts import OwnArtifacts
+from executors.paths import ReferenceMissing
+from executors.resolve import resolve_artifacts
+from executors.tools_of_step import StepTools
+from executors.wording import wrapped
 from journal.errors import BudgetReached, SteprelayError
 from journal.run_journal import RunJournal
 from journal.values import Json, Value
 
 from .brief import Brief
-from .built_in_tools import BUILT_IN, READ_ARTIFACT, SEARCH_TOOLS, read_artifact, search_tools
 from .call_log import CallLog
-from .job import Equipment
-from .own_artifacts import OwnArtifacts
-from .paths import ReferenceMissing
-from .resolve import resolve_artifacts
-from .tools_of_step import StepTools
 from .turn import Use
-from .wording import wrapped
 
 
 @dataclass(frozen=True)
