@@ -7,6 +7,8 @@ BIN := .venv/bin
 READY := .venv/ready
 
 export UV_PROJECT_ENVIRONMENT := .venv
+# The certificates that this machine trusts, also where a proxy of its own stands in between.
+export UV_SYSTEM_CERTS := 1
 
 .PHONY: check clean demo format test test-slow
 
