@@ -10,17 +10,19 @@ export UV_PROJECT_ENVIRONMENT := .venv
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: check clean demo format test test-slow
+.PHONY: check clean demo format lint test test-slow
 
-check: $(READY)
+check: lint
+	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
+
+lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
 
-test: check
+test: lint
 	$(BIN)/pytest -n 3 -m "not slow" --cov
 
 test-slow: $(READY)

@@ -10,13 +10,13 @@ import typer
 from server.terminal.exit_codes import ExitCode, UsageProblem
 
 from .opening import load
-from .options import AsJson, Config
+from .options import AsJson, Config, NoConfig
 
 if TYPE_CHECKING:
     from server.settings import Settings
 
 
-def schema() -> None:
+def schema(config: NoConfig = None) -> None:
     """Print the JSON Schema of a settings file."""
     from server.settings import settings_schema
 
@@ -47,6 +47,7 @@ def trust(
     settings_file: Annotated[
         Path, typer.Argument(metavar="PATH", help="A project's settings file.", show_default=False)
     ] = Path("steprelay.yaml"),
+    config: NoConfig = None,
 ) -> None:
     """Trust a project's settings, having shown what they run."""
     import anyio
@@ -57,7 +58,7 @@ def trust(
     if not settings_file.is_file():
         raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")
     typer.echo(f"{settings_file.resolve()} would use:")
-    for line in what_it_runs(settings_file):
+    for line in what_it_runs(settings_file.resolve()):
         typer.echo(f"  {line}")
     if is_trusted(settings_file):
         typer.echo("It is trusted already, as it is now.")

@@ -11,7 +11,7 @@ from journal.world import World, new_id
 from server.terminal.exit_codes import ExitCode
 
 from .opening import OWN_PROCESS, load, run_async, short_path, typed
-from .options import Approve
+from .options import Approve, NoConfig
 
 if TYPE_CHECKING:
     from server.demo import Demo
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .driving import Manner
 
 
-def demo(approve: Approve = "ask") -> None:
+def demo(approve: Approve = "ask", config: NoConfig = None) -> None:
     """Show a whole run, without a model and without keys.
 
     A plan, parallel steps, a revision, an approval and an answer, over the bundled tool servers.

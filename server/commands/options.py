@@ -10,6 +10,8 @@ ApproveMode: TypeAlias = Literal["ask", "deny", "all"]
 Config: TypeAlias = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Use this settings file and no other.")
 ]
+NoConfig: TypeAlias = Annotated[Path | None, typer.Option("--config", metavar="FILE", hidden=True)]
+"""For commands that read no settings of the user: scripts may put `--config` after every command."""
 Approve: TypeAlias = Annotated[
     ApproveMode,
     typer.Option(

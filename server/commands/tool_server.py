@@ -7,10 +7,12 @@ import typer
 
 from server.terminal.exit_codes import UsageProblem
 
+from .options import NoConfig
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", show_default=False)]
 
 
-def notes(folder: Folder) -> None:
+def notes(folder: Folder, config: NoConfig = None) -> None:
     """Search and read the text files below DIR (stdio)."""
     from server.tool_servers import FolderError, build_notes_server
 
@@ -21,14 +23,14 @@ def notes(folder: Folder) -> None:
     server.run()
 
 
-def code() -> None:
+def code(config: NoConfig = None) -> None:
     """Run Python snippets in a sandbox (stdio)."""
     from server.tool_servers import build_code_server
 
     build_code_server().run()
 
 
-def outbox(folder: Folder) -> None:
+def outbox(folder: Folder, config: NoConfig = None) -> None:
     """Keep drafts and sent messages as files in DIR (stdio)."""
     from server.tool_servers import FolderError, build_outbox_server
 
