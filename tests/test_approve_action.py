@@ -159,7 +159,7 @@ async def test_only_a_call_that_still_waits_is_edited(tmp_path: Path) -> None:
         view = await start(host, review_plan=True)
         (plan,) = view["actions"]
         refused = await host.call("approve_action", exact(plan, edited_arguments={"steps": []}))
-        assert f"action {plan['action_id']} (plan, waiting) cannot be edited" in text_of(refused)
+        assert f"action {plan['action_id']} (plan, waiting) cannot be edited: only calls" in text_of(refused)
         (call,) = (await host.structured("approve_action", exact(plan)))["actions"]
         before = await product.store.action(call["action_id"])
         await host.structured("approve_action", exact(call))

@@ -164,7 +164,11 @@ EVERY_MISTAKE = [
 ]
 GIVEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "not JSON": ('{"steps": [', ("plan.json", "value must stand here")),
-    "no list of steps": ("[]", ("plan.json", "map")),
+    "no list of steps": ("[]", ("plan.json", 'a plan is a map with its steps, {"steps": […]}')),
+    "nested too deeply": (
+        json.dumps({"steps": [call_step("a", "ledger.echo", text=json.loads("[" * 900 + "]" * 900))]}),
+        ("plan.json", "nested deeper than 64"),
+    ),
     "a cycle": (json.dumps({"steps": REJECTED["a cycle"][0]}), REJECTED["a cycle"][1]),
     "no step": ('{"steps": []}', REJECTED["no step"][1]),
     "everything at once": (

@@ -5,8 +5,21 @@ from pathlib import Path
 
 import anyio
 import pytest
-from gate_case import LIMITS, PLAN, Server, call, failing, gate_of, open_runs, server, text_result, tool, worker_call
-from mcp.types import CallToolResult
+from gate_case import (
+    LIMITS,
+    PLAN,
+    Failing,
+    Server,
+    call,
+    failing,
+    gate_of,
+    open_runs,
+    server,
+    text_result,
+    tool,
+    worker_call,
+)
+from mcp.types import CallToolResult, ImageContent
 
 from downstream.door import Called, Refused, ToolEnd, Waiting
 from downstream.gate.calls import Outgoing, ToolDoor
@@ -81,18 +94,27 @@ async def test_a_large_result_is_kept_whole_and_shown_in_part(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("used", "how", "sent", "effect"),
-    [(READ, "ran?", 2, False), (FETCH, "ran?", 2, False), (READ, "unsent", 1, False), (SEND, "unsent", 1, False)],
-    ids=["read that may have run", "egress that may have run", "read not sent", "write not sent"],
+    [
+        (READ, "ran?", 2, False),
+        (FETCH, "ran?", 2, False),
+        (READ, "late", 1, False),
+        (READ, "unsent", 1, False),
+        (SEND, "unsent", 1, False),
+    ],
+    ids=["read that may have run", "egress that may have run", "read out of time", "read not sent", "write not sent"],
 )
 async def test_a_call_that_fails_is_repeated_once_at_most_where_that_does_no_harm(
-    tmp_path: Path, used: Tool, how: str, sent: int, effect: bool
+    tmp_path: Path, used: Tool, how: Failing, sent: int, effect: bool
 ) -> None:
-    there = Server(answer=failing("ran?" if how == "ran?" else "unsent"))
+    there = Server(answer=failing(how))
     async with open_runs(tmp_path) as runs:
-        called = await there.door(used, policy=FREE)(await runs.drive(), call(used.full_name))
+        journal = await runs.drive()
+        called = await there.door(used, policy=FREE)(journal, call(used.full_name))
+        assert (await journal.usage()).tool_calls == sent
         intents = [intent.state for intent in await runs.store.intents(runs.run_id)]
     assert isinstance(called, Called)
     assert (called.ok, called.text, called.effect, len(there.sent)) == (False, "no answer came", effect, sent)
+    assert called.repeated == (sent == 2)
     assert intents == (["failed"] if used is SEND else [])
 
 
@@ -107,6 +129,40 @@ async def test_a_read_that_works_at_the_second_try_is_a_success(tmp_path: Path) 
         called = await there.door(READ)(await runs.drive(), call("notes.read"))
     assert isinstance(called, Called)
     assert (called.ok, len(there.sent)) == (True, 2)
+
+
+async def test_a_read_is_not_repeated_beyond_the_budget(tmp_path: Path) -> None:
+    there = Server(answer=failing("ran?"))
+    async with open_runs(tmp_path) as runs:
+        runs.limits = replace(LIMITS, tool_calls=1)
+        journal = await runs.drive()
+        called = await there.door(READ)(journal, call("notes.read"))
+        assert (await journal.usage()).tool_calls == 1
+    assert isinstance(called, Called)
+    assert (called.ok, called.repeated, len(there.sent)) == (False, False, 1)
+
+
+async def test_a_read_is_not_repeated_once_another_drive_has_taken_over(tmp_path: Path) -> None:
+    there = Server(answer=failing("ran?"))
+    async with open_runs(tmp_path) as runs:
+        old = await runs.drive()
+
+        async def send(out: Outgoing) -> CallToolResult:
+            await runs.drive()
+            return await there.send(out)
+
+        with pytest.raises(Fenced):
+            await ToolDoor(gate_of(READ), send)(old, call("notes.read"))
+    assert len(there.sent) == 1
+
+
+async def test_the_value_of_a_picture_alone_is_the_words_with_its_handle(tmp_path: Path) -> None:
+    picture = ImageContent(type="image", data="MTIzNA==", mime_type="image/png")
+    there = Server(answer=lambda out: CallToolResult(content=[picture]))
+    async with open_runs(tmp_path) as runs:
+        called = await there.door(READ)(await runs.drive(), call("notes.read"))
+    assert isinstance(called, Called)
+    assert called.value.data == called.text == f"[image, image/png, 4 bytes, kept as {called.artifacts[0]}]"
 
 
 async def test_nothing_is_sent_once_another_drive_has_taken_over(tmp_path: Path) -> None:
@@ -187,12 +243,15 @@ async def test_an_equal_read_is_answered_from_the_cache_for_five_minutes(
         runs.clock.at += later
         second = await door(journal, call("notes.read", {"path": "a"}, key="2", fresh=fresh))
         assert await there.door(READ)(await runs.drive(), call("notes.read", {"path": "a"}, key="2")) == second
-        cached = [event.call for event in await runs.store.events(runs.run_id) if event.data.get("cached")]
+        events = await runs.store.events(runs.run_id)
+        cached = [event.call for event in events if event.data.get("cached")]
+        begun = [event.call for event in events if event.type == "call.started"]
     assert isinstance(first, Called)
     assert isinstance(second, Called)
     assert second == replace(first, call=second.call)
     assert [name for name, _ in there.sent].count("notes.read") == made
     assert cached == ([second.call] if made == 1 else [])
+    assert (begun[0], begun[-1]) == (first.call, second.call)
 
 
 @pytest.mark.parametrize("uncached", ["other call on its server", "wait", "cache: false", "changed tool"])

@@ -122,6 +122,21 @@ def test_config_show_leaves_secrets_out(
     assert "hunter2" not in json.dumps(shown)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("runs", "show"), ("runs", "list", "--status"), ("deny",), ("approve",), ("runs", "resume"), ("runs", "cancel")],
+    ids=" ".join,
+)
+def test_no_secret_comes_back_in_an_error(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FS_TOKEN", "hunter2-hunter2")
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"secrets: [FS_TOKEN]\nstore: sqlite:///{tmp_path}/store.db\n")
+    code, told = called(*words, "hunter2-hunter2", "--config", str(file)), capsys.readouterr().err
+    assert (code, "hunter2" in told, "[secret:FS_TOKEN]" in told) == (2, False, True)
+
+
 def test_config_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert called("config", "schema") == 0
     assert "mcpServers" in json.loads(capsys.readouterr().out)["properties"]

@@ -189,6 +189,44 @@ async def test_an_answer_that_does_not_fit_is_an_error_of_a_call_that_ran(mode: 
     assert text_of(result).startswith("odd ran the call, but its answer does not fit what it promised: ")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        r'{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "caf\ud83d"}]}}',
+        r'{"result": {"content": [{"type": "text", "text": "\ud83d"}]}, "jsonrpc": "2.0", "id": ID}',
+        '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"n": ' + "9" * 5000 + "}}}",
+        '{"id":ID,"jsonrpc":"2.0","result":{"content":[],"structuredContent":{"n":' + "[" * 300 + "]" * 300 + "}}}",
+        '{"jsonrpc": "2.0", "id": ID, "result": 5}',
+        '{"jsonrpc": "2.0", "id": ID, "error": "so it is"}',
+    ],
+    ids=["half a pair", "id at the end", "5,000 digits", "300 levels", "no object", "no error object"],
+)
+async def test_an_answer_that_cannot_be_read_is_not_waited_for(line: str) -> None:
+    async with open_pool([stdio("odd", odd("raw", line))], WORLD) as pool:
+        with anyio.fail_after(20), pytest.raises(CallFailed) as failed:
+            await pool.connection("odd").call("look", {}, timeout=60)
+    assert str(failed.value) == "odd answered with something that is no JSON-RPC reply: it cannot be read"
+    assert failed.value.may_have_run
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Listening on port 8080 ...",
+        r'{"level": "info", "id": ID, "error": "\ud83d"}',
+        r'{"id": ID, "error": "\ud83d"}',
+        '{"id": ID, "error": "so it is"}',
+        '{"jsonrpc": "2.0", "id": ID, "method": "ping", "params": 5}',
+    ],
+    ids=["words", "a log entry", "half a log entry", "a log entry with an error", "a request"],
+)
+async def test_what_is_no_answer_is_not_taken_for_one(line: str) -> None:
+    async with open_pool([stdio("odd", odd("raw", line))], WORLD) as pool:
+        with anyio.fail_after(20), pytest.raises(CallFailed, match="gave no answer within") as failed:
+            await pool.connection("odd").call("look", {}, timeout=0.5)
+    assert (failed.value.may_have_run, failed.value.late) == (True, True)
+
+
 async def test_an_error_that_the_server_answers_with_is_a_result() -> None:
     async with open_pool([stdio("odd", odd("rpc", "-32603"))], WORLD) as pool:
         with anyio.fail_after(20):

@@ -134,9 +134,12 @@ async def test_a_cancelled_run_ends_at_once_by_code_and_loses_nothing(tmp_path: 
         run = await drive_until(rig, run_id, begun, cancel)
         assert (run.status, run.stop_reason, rig.models.count("submit_answer")) == ("cancelled", "cancelled", 0)
         assert "a done" in str(run.answer)
-        assert await rig.statuses(run_id) == {"a": "succeeded", "b": "cancelled", "w": "cancelled", "c": "cancelled"}
+        assert await rig.statuses(run_id) == {"a": "succeeded", "b": "failed", "w": "cancelled", "c": "cancelled"}
         [intent] = await rig.store.intents(run_id)
         actions = {action.kind: action for action in await rig.store.actions(run_id)}
+        said = f"begun; nobody knows whether it ran (action {actions['unknown'].id})"
+        assert f"b: {said}, w: not run: it waited for a decision, c: not run." in str(run.answer)
+        assert [row.summary for row in await rig.store.steps(run_id) if row.id == "b"] == [said]
         assert (intent.state, actions["unknown"].state, actions["call"].state) == ("unknown", "waiting", "withdrawn")
         decided = await rig.store.decide(actions["unknown"], Decision("done", "person", "terminal"))
         assert (decided.choice, (await rig.store.run(run_id)).status) == ("done", "cancelled")
@@ -357,6 +360,9 @@ HOSTILE = {
     "autolink": ("<https://e.example>", "`https://e.example`"),
     "known link": ("[ok](https://ok.example/a)", "[ok](https://ok.example/a)"),
     "bare url": ("go to https://e.example/a, now", "go to `https://e.example/a`, now"),
+    "backslashes": ("go to https:\\\\e.example, now", "go to `https:\\\\e.example`, now"),
+    "without scheme": ("see //e.example/x and \\\\e.example\\x.", "see `//e.example/x` and `\\\\e.example\\x`."),
+    "slashes": ("either // or, a//b", "either // or, a//b"),
     "known url": ("go to https://ok.example/a.", "go to https://ok.example/a."),
     "code stays": ("`<b>` and\n```\n<img> https://e.example\n```", "`<b>` and\n```\n<img> https://e.example\n```"),
     "comparison": ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),

@@ -200,6 +200,33 @@ async def test_the_delegate_prompt_hands_a_goal_over() -> None:
         await _check_refused(host, "other", {"goal": "g"})
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_no_secret_comes_back_in_a_refusal_or_a_prompt(
+    tmp_path: Path, era: Era, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "s3cret-value-1"
+    monkeypatch.setenv("MY_TOKEN", secret)
+    settings = {"secrets": ["MY_TOKEN"]}
+    async with (
+        open_test_product(tmp_path, script=script(), servers={}, settings=settings) as (_, server),
+        open_host(server, era=era) as host,
+    ):
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("get_run", {"run_id": secret}),
+            ("cancel_run", {"run_id": secret}),
+            ("approve_action", {"action_id": secret, "decision": "approve"}),
+            ("list_runs", {"status": secret}),
+            ("list_runs", {secret: 1}),
+            (secret, {}),
+        ]
+        said = [text_of(await host.call(tool, arguments)) for tool, arguments in calls]
+        with pytest.raises(MCPError) as raised:
+            await host.client.read_resource(f"run://{secret}")
+        said.append(str(raised.value.error))
+        said.append(str(await host.client.get_prompt("delegate", {"goal": f"Use {secret}."})))
+    assert [text for text in said if secret in text or "[secret:MY_TOKEN]" not in text] == []
+
+
 async def _check_refused(host: Host, name: str, arguments: dict[str, str]) -> None:
     with pytest.raises(MCPError, match="the one prompt is `delegate`"):
         await host.client.get_prompt(name, arguments)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -23,6 +24,11 @@ FORMS = {
     "HEX": SECRET.encode().hex().upper(),
     "URL": quote(SECRET, safe=""),
     "URL path": quote(SECRET),
+    "URL, small": quote(SECRET, safe="")
+    .replace("%2F", "%2f")
+    .replace("%C3%B6", "%c3%b6")
+    .replace("%2B", "%2b")
+    .replace("%3F", "%3f"),
     "form": quote_plus(SECRET),
     "JSON": json.dumps(SECRET)[1:-1],
     "JSON with letters": json.dumps(SECRET, ensure_ascii=False)[1:-1],
@@ -37,6 +43,22 @@ def test_a_secret_is_replaced_in_every_form(form: str) -> None:
 @given(st.text(), st.text(), st.sampled_from(sorted(FORMS.values())))
 def test_whatever_stands_around_it_no_secret_leaves(before: str, after: str, form: str) -> None:
     assert form not in OUTLET.text(f"{before}{form}{after}")
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode], ids=["standard", "for URLs"])
+@pytest.mark.parametrize("after", ["", "t", "ta"])
+@pytest.mark.parametrize("before", ["", "u", "user:", "xyz", "\xff\xff"])
+@pytest.mark.parametrize("secret", ["8letters", "9 letters", SECRET])
+def test_a_secret_amid_other_bytes_in_base64_is_replaced_but_for_its_edges(
+    encode: Callable[[bytes], bytes], after: str, before: str, secret: str
+) -> None:
+    around = before.encode("latin-1")
+    text = f"Basic {encode(around + secret.encode() + after.encode()).decode()} and so on"
+    clean = Outlet([("KEY", secret)]).text(text)
+    left = clean.replace("[secret:KEY]", "", 1)
+    edges = 4 * len(around) // 3 + 4 * len(after) // 3 + 6
+    assert "[secret:KEY]" in clean
+    assert len(left) - len("Basic  and so on") <= edges
 
 
 def test_two_secrets_side_by_side_are_both_replaced() -> None:

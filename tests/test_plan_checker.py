@@ -1,5 +1,6 @@
 """What a plan may hold, and what its writer is told where it holds something else."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,10 +8,10 @@ from planner_rig import TOOLS, call, tool
 
 from downstream.policy_settings import PolicySettings
 from downstream.tools import Tool
-from executors.settings import WorkerSettings, built_in_workers
+from executors.settings import OPERATOR, REVIEWER, WorkerSettings, built_in_workers
 from executors.step import CallStep
 from planner.checker import Bounds, check_given_plan, check_plan
-from planner.offer import never_allowed, offer_workers
+from planner.offer import idle_patterns, never_allowed, offer_workers
 from planner.plan import Plan, PlanError
 
 Json = Any
@@ -170,9 +171,51 @@ def test_a_plan_that_may_not_run_is_refused_with_the_reason_and_the_way_out(
 
 def test_all_errors_of_a_plan_are_told_at_once() -> None:
     errors = errors_of(call("a", tool="x.y"), worker(worker="nobody"), call("c", "nowhere"), {"id": "d", "kind": "k"})
-    assert [error.split(":")[0] for error in errors] == ["step 'a'", "step 'w'", "step 'd'"]
-    errors = errors_of(call("a", tool="x.y"), worker(worker="nobody"), call("c", "nowhere"))
-    assert len(errors) == 3
+    assert [error.split(":")[0] for error in errors[:3]] == ["step 'a'", "step 'w'", "step 'd'"]
+    assert errors[3:] == ["step 'c' needs 'nowhere', which is no step of the plan; it has: a, w, c, d"]
+
+
+def test_a_step_with_a_wrong_id_or_kind_hides_no_other_error() -> None:
+    lost = call("d", arguments={"query": {"$step": "zz"}})
+    bad, odd = call("Bad", tool="t.nope"), {"id": "e", "kind": "cal", "tool": "t.gone", "needs": ["yy"]}
+    said = "\n".join(
+        errors_of(call("b"), call("b"), lost, bad, odd, call("f", "Bad", "e"), call("g", "h"), call("h", "g"))
+    )
+    for told in (
+        "step id 'b' is used more than once",
+        "step 'd' needs 'zz', which is no step",
+        "step 'Bad': an id is a lower-case letter",
+        "step 'Bad': unknown tool 't.nope'",
+        "step 'e': kind 'cal' is unknown",
+        "step 'e': unknown tool 't.gone'",
+        "step 'e' needs 'yy', which is no step",
+        "the needs form a cycle: g needs h needs g",
+    ):
+        assert said.count(told) == 1, said
+    assert said.count("\n") == 7
+
+
+def test_what_is_left_of_an_unreadable_step_is_needed_by_others_without_a_word() -> None:
+    unreadable = [{"id": "a", "kind": "call"}, {"id": "c", "kind": "call", "arguments_json": "{", "tool": "x.y"}]
+    errors = errors_of(*unreadable, {"kind": "compose", "task": "t"}, call("b", "a", "c"))
+    assert errors == [
+        "step 'a': a call step needs 'tool'",
+        "step 'c': arguments_json is not a JSON object written as text",
+        "step 3: a compose step needs 'id'",
+    ]
+
+
+@pytest.mark.parametrize("deep", [900, 5_000])
+def test_a_step_nested_too_deeply_is_an_error_and_not_a_fault(deep: int) -> None:
+    value: Json = 1
+    for _ in range(deep):
+        value = {"d": [value]}
+    text = '{"query": ' + "[" * deep + "]" * deep + "}"
+    by_text = call("c", "a", arguments=None, arguments_json=text)
+    errors = errors_of(call("a", arguments={"query": value}), {"id": "b", "kind": value}, by_text)
+    told = "nested deeper than 64; make it flatter, or pass it as text"
+    assert errors[:2] == [f"step 'a': {told}", f"step 'b': {told}"]
+    assert errors[2] in (f"step 'c': {told}", "step 'c': arguments_json is not a JSON object written as text")
 
 
 def test_five_hundred_steps_are_too_many_and_say_so() -> None:
@@ -283,7 +326,19 @@ def test_a_worker_without_its_tools_leaves_the_list_with_a_warning() -> None:
     offer = offer_workers(workers, TOOLS, missing=["gone"])
     assert list(offer.workers) == ["pen"]
     assert offer.warnings == ("worker 'git' is left out of plans: no server has its tool git.push",)
-    assert list(offer_workers(workers[:1], TOOLS).workers) == ["git"]
+    alone = offer_workers((*workers[:1], REVIEWER), TOOLS)
+    assert list(alone.workers.values()) == [OPERATOR, REVIEWER]
+    assert alone.warnings[1] == "no worker of the settings can be used, so the built-in 'operator' takes their place"
+
+
+def test_a_rule_or_sink_for_a_tool_that_its_server_does_not_have_is_a_warning() -> None:
+    rules = [{"deny": "notes.serch"}, {"ask": "notes.del_*"}, {"allow": "notes.*"}, {"deny": "*.wipe"}, {"deny": "x.y"}]
+    policy = PolicySettings.model_validate_json(json.dumps({"rules": rules, "sinks": {"outbox.sent": ["/to"]}}))
+    assert idle_patterns(policy, [tool.full_name for tool in TOOLS]) == [
+        "policy.rules[0]: no server has a tool 'notes.serch'; did you mean 'notes.search'?",
+        "policy.rules[1]: no server has a tool 'notes.del_*'; did you mean 'notes.read'?",
+        "policy.sinks: no server has a tool 'outbox.sent'; did you mean 'outbox.send'?",
+    ]
 
 
 def test_only_a_rule_without_conditions_keeps_a_tool_out_of_plans() -> None:

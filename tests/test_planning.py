@@ -7,12 +7,13 @@ from typing import Any
 
 import anyio
 import pytest
-from planner_rig import TOOLS, call, open_rig, tool
+from planner_rig import LIMITS, TOOLS, call, open_rig, tool
 
 from downstream.model_port import ModelFailed
 from downstream.models.schemas import for_reply
 from downstream.models.structured import NoReply
-from executors.settings import WorkerSettings, built_in_workers
+from downstream.policy_settings import PolicyRule, PolicySettings
+from executors.settings import REVIEWER, WorkerSettings, built_in_workers
 from journal.actions import Decision
 from journal.errors import BudgetReached
 from planner.asking import PLAN
@@ -59,6 +60,33 @@ async def test_after_three_invalid_plans_one_worker_gets_the_goal(
 
 
 @pytest.mark.parametrize(
+    ("workers", "name"),
+    [
+        ((WorkerSettings(name="wx", tools=("notes.nothing",)), REVIEWER), "operator"),
+        ((WorkerSettings(name="reviewer"), WorkerSettings(name="researcher")), "researcher"),
+    ],
+    ids=["none usable", "named like a built-in one"],
+)
+async def test_the_goal_goes_to_a_worker_that_is_there(
+    tmp_path: Path, workers: tuple[WorkerSettings, ...], name: str
+) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.workers, rig.models.plans = workers, [BAD]
+        run = await rig.drive(await rig.new_run("count the notes"))
+        [row] = await rig.store.steps(run.id)
+        assert row.worker == name
+        told = "no worker of the settings can be used, so the built-in 'operator' takes their place"
+        assert (told in run.warnings) == (name == "operator")
+
+
+async def test_a_run_warns_of_rules_for_tools_that_nobody_has(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.policy = PolicySettings(rules=(PolicyRule(allow="notes.reed"),))
+        run = await rig.run([call("a")])
+        assert run.warnings == ("policy.rules[0]: no server has a tool 'notes.reed'; did you mean 'notes.read'?",)
+
+
+@pytest.mark.parametrize(
     "error",
     [NoReply("m", "submit_plan", ["no JSON"]), ModelFailed("m", "refusal", "it refused")],
     ids=["never JSON", "refused"],
@@ -81,12 +109,36 @@ async def test_a_planner_without_a_working_model_ends_the_run_with_a_clear_warni
         assert run.answer == "Nothing was found: no step gave a result."
 
 
-async def test_a_budget_too_small_for_a_plan_ends_the_run_by_budget(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BudgetReached("model_calls", allowed=1.0, used=0.0), "It is 1, of which 0 is used: {}; at least 2 would do."),
+        (BudgetReached("usd", allowed=0.01, used=0.0), "It is 0.01, of which 0 is used: {}; raise it."),
+    ],
+    ids=["model_calls", "usd"],
+)
+async def test_a_budget_too_small_for_a_plan_ends_the_run_and_says_what_would_do(
+    tmp_path: Path, error: BudgetReached, told: str
+) -> None:
     async with open_rig(tmp_path) as rig:
-        rig.models.plans = [BudgetReached("tokens", allowed=100.0, used=90.0)]
+        rig.models.plans = [error]
         run = await rig.drive(await rig.new_run())
         assert (run.status, run.stop_reason) == ("partial", "budget")
-        assert run.message == "A limit of the budget was reached (budget.tokens)."
+        said = told.format("too little to ask for a plan")
+        assert run.message == f"A limit of the budget was reached (budget.{error.limit}). {said}"
+
+
+async def test_a_plan_refused_for_want_of_budget_is_asked_for_under_a_higher_limit(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [BudgetReached("tokens", allowed=100.0, used=0.0)]
+        run = await rig.drive(await rig.new_run())
+        least = int(str(run.message).partition("at least ")[2].split()[0].replace(",", ""))
+        assert 1_000 < least < 6_000
+        await rig.store.reopen(run, options={"reopened": 1})
+        rig.models.plans, rig.limits = [GOOD], replace(LIMITS, tokens=least)
+        run = await rig.drive(run.id)
+        [_, question, *_] = rig.models.asked
+        assert (run.status, question.request.max_tokens) == ("succeeded", 1_000)
 
 
 async def test_the_planner_sees_cards_and_tool_lines_and_what_is_missing(tmp_path: Path) -> None:

@@ -94,6 +94,15 @@ async def test_a_failed_call_step_is_called_again_only_where_that_is_safe(
         assert [call.origin for call in bench.sent] == ["plan", "retry"][:attempts]
 
 
+async def test_a_call_that_was_sent_twice_already_is_not_made_by_another_attempt(tmp_path: Path) -> None:
+    used = tool("notes.search", "read")
+    async with open_bench(
+        tmp_path, act=lambda call: called(call, "gone", ok=False, repeated=True), tools=[used]
+    ) as bench:
+        outcome = await bench.outcome(call_step())
+        assert (outcome.status, outcome.attempts, len(bench.sent)) == ("failed", 1, 1)
+
+
 async def test_a_compose_step_is_asked_again_where_its_model_wrote_nothing(tmp_path: Path) -> None:
     def say(request: ModelRequest) -> ModelReply:
         return prose(" " if request.place.attempt == 1 else "Dear all,\nthe budget stands.")

@@ -122,6 +122,22 @@ def test_an_ended_run_is_reopened_with_another_budget(tmp_path: Path) -> None:
     assert [event["type"] for event in exported["events"]].count("run.ended") == 2
 
 
+@pytest.mark.parametrize("as_json", [True, False], ids=["events", "lines"])
+def test_resuming_a_run_that_succeeded_says_so_first_and_shows_only_what_is_new(tmp_path: Path, as_json: bool) -> None:
+    option = [*settings(tmp_path), *(["--json"] if as_json else [])]
+    begun = steprelay("run", "say hello", *option, cwd=tmp_path)
+    run_id = listed(tmp_path, option[:2])[0]["run_id"]
+    again = steprelay("runs", "resume", run_id, *option, cwd=tmp_path)
+    assert again.returncode == 0
+    assert again.stderr == f"Run {run_id} had ended with success: only its answer is asked for again.\n"
+    if as_json:
+        last = json.loads(begun.stdout.splitlines()[-1])["seq"]
+        events = [json.loads(line) for line in again.stdout.splitlines()]
+        assert (events[0]["seq"], events[-1]["type"]) == (last + 1, "run.ended")
+    else:
+        assert again.stdout.startswith("\nDone.")
+
+
 def test_a_detached_run_prints_its_id_and_ends_without_us(tmp_path: Path) -> None:
     option = settings(tmp_path, delay=1)
     ended = steprelay("run", "say hello", "--detach", *option, cwd=tmp_path)

@@ -93,12 +93,20 @@ async def test_a_run_at_work_is_shown_short_and_in_full_on_request(tmp_path: Pat
     assert short.message == f"Run {run.id} is at work: 0 of 1 steps have ended."
 
 
+async def test_a_run_that_waits_is_shown_in_full(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, journal):
+        await journal.put_plan([row("a", 1)], events=())
+        await journal.ask(question("key", {}))
+        await journal.park(None)
+        view = await shown(run)
+    assert (view.status, [step.id for step in view.step_list or []], view.sources) == ("awaiting_approval", ["a"], [])
+
+
 async def test_the_short_form_stays_below_1500_characters(tmp_path: Path) -> None:
     async with open_driven(tmp_path) as (run, journal):
         for number in range(30):
             await journal.warn(f"warning {number}: {LONG}")
             await journal.ask(question(f"key {number}", {"number": number}))
-        await journal.park(None)
         view = await shown(run)
     assert weight(view) <= 1_500
     assert (len(view.actions), view.next_actions[-1][:8]) == (30, "get_run(")
@@ -190,9 +198,33 @@ async def test_a_person_is_named_where_only_a_person_can_decide(tmp_path: Path) 
         await journal.ask(question("key", {}, level="person"))
         await journal.park(None)
         view = await shown(run)
-    assert "waits for a person, outside this client, to decide" in view.message.replace("client to", "client, to")
+    assert "waits for a person outside this client to decide: toy.write (" in view.message
     assert "only a person can decide" in view.next_actions[0]
     assert "approve_action" not in "".join(view.next_actions)
+
+
+async def test_the_message_says_which_action_waits_for_whom(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, journal):
+        person = await journal.ask(question("one", {}, level="person"))
+        user = await journal.ask(question("two", {}))
+        long = await journal.ask(question("three", {"text": "x" * 4_001}))
+        await journal.park(None)
+        view = await shown(run)
+    assert view.message == (
+        f"Run {run.id} waits for its user to decide: toy.write ({user.id}); "
+        f"and for a person outside this client to decide: toy.write ({person.id}), toy.write ({long.id})."
+    )
+
+
+async def test_a_run_whose_action_was_just_decided_waits_for_nobody(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, journal):
+        action = await journal.ask(question("key", {}))
+        await journal.park(None)
+        await run.store.decide(action, Decision("deny", "host", "approve_action"))
+        view = await shown(run)
+        (line,) = await run_lines(run.store, [await run.store.run(run.id)])
+    assert (view.status, view.actions, line.needs) == ("awaiting_approval", [], None)
+    assert view.message == f"Run {run.id} goes on in a moment: a decision is being acted on."
 
 
 ENDS: list[tuple[RunStatus, StopReason, ExitCode]] = [

@@ -212,6 +212,14 @@ def test_text_that_should_hold_an_object_and_does_not_is_an_error_that_names_the
         tidied({"steps": [{"kind": "call", "tool": "a.b", "arguments_json": "[1]"}]}, FORM)
 
 
+def test_a_reply_nested_too_deeply_is_an_error_of_the_reply() -> None:
+    nested: Json = []
+    for _ in range(5_000):
+        nested = [nested]
+    with pytest.raises(ReplyErrors, match="nested too deeply"):
+        tidied({"steps": nested}, FORM)
+
+
 PLAN = '{"steps": []}'
 
 

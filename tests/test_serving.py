@@ -45,7 +45,10 @@ class Wire:
 
     async def send(self, method: str, params: dict[str, Any], id_: int | None = None) -> None:
         message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id_ is None else {"id": id_})
-        await self._in.send(json.dumps(message).encode() + b"\n")
+        await self.send_line(json.dumps(message))
+
+    async def send_line(self, line: str) -> None:
+        await self._in.send(line.encode() + b"\n")
 
     async def answer(self, id_: int) -> Any:
         """The answer to a request; raises for a line that is no protocol."""
@@ -97,6 +100,27 @@ async def test_stdout_carries_only_protocol_while_servers_print_and_the_script_f
             assert await wire.process.wait() == 0
     assert (view["stop_reason"], view["steps"]["succeeded"]) == ("error", 2)
     assert {line.get("method", "answer") for line in wire.lines} == {"answer", "notifications/progress"}
+
+
+@e2e
+@pytest.mark.parametrize("goal", ["half \ud800", [[[]]]], ids=["half a character", "nested too deeply"])
+async def test_a_request_that_cannot_be_read_is_answered(tmp_path: Path, goal: Any) -> None:
+    for _ in range(300):
+        goal = goal if isinstance(goal, str) else [goal]
+    async with open_wire(write_settings(tmp_path, script=script(), servers={})) as wire:
+        with anyio.fail_after(30):
+            await wire.shake_hands()
+            await wire.send_line("")
+            await wire.send_line('["half \\ud800"]')
+            await wire.send_line('{"id": true, "method": "half \\ud800"}')
+            await wire.send_line('{"id": 5, "method": "cut off')
+            await wire.send_line('{"id": 6}')
+            await wire.send("tools/call", {"name": "plan_and_execute", "arguments": {"goal": goal}}, 7)
+            error = (await wire.answer(7))["error"]
+            await wire.send("tools/call", {"name": "list_runs", "arguments": {}}, 8)
+            after = (await wire.answer(8))["result"]["structuredContent"]
+    assert (error["code"], "cannot be read" in error["message"]) == (-32700, True)
+    assert (after, [line["id"] for line in wire.lines]) == ({"runs": []}, [0, 7, 8])
 
 
 def _stop(how: str, pid: int) -> int:

@@ -68,6 +68,12 @@ SERVER = "mcpServers:\n  gh:\n    command: x\n    "
         ("mcpServers: [x]", "1: mcpServers: must be a map of keys"),
         ("mcpServers: {a: npx}", "1: mcpServers.a: must be a map of keys"),
         ("mcpServers: {a: {}}", "1: mcpServers.a: needs command (a program) or url (a remote server)"),
+        ("mcpServers: {a: {command: 5}}", "1: mcpServers.a.command: must be a text; put it into quotes"),
+        ("mcpServers: {a: {command: x, cwd: 5}}", "1: mcpServers.a.cwd: must be a text; put it into quotes"),
+        (
+            "mcpServers: {a: {command: x, args: [1, true]}}",
+            "1: mcpServers.a.args[1]: must be a text; put it into quotes",
+        ),
         ("mcpServers: {a: {type: http, command: x}}", "1: mcpServers.a: needs url"),
         (
             "mcpServers: {a: {command: x, url: 'http://x'}}",

@@ -236,6 +236,18 @@ def test_a_read_asks_only_where_another_servers_private_data_would_reach_it(
         "[::1]:80",
         "::1",
         "http://[oops",
+        "//127.0.0.1/x",
+        "src=//169.254.169.254/latest",
+        "/\\127.1/",
+        "//printer/x",
+        "\\\\127.0.0.1\\x",
+        "\\\\?\\UNC\\10.0.0.1\\x",
+        "http://localtest.me/",
+        "a.localtest.me",
+        "http://a.10.0.0.1.nip.io/",
+        "http://a-127-0-0-1.sslip.io",
+        "7f000001.nip.io",
+        "http://--1.sslip.io/",
     ],
 )
 def test_every_spelling_of_a_near_address_is_seen(text: str) -> None:
@@ -244,7 +256,23 @@ def test_every_spelling_of_a_near_address_is_seen(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["https://example.org/?next=x", "8.8.8.8", "12:30", "note: this", "1.5", "v10.2", "example.org", "mailto:a@b.org"],
+    [
+        "https://example.org/?next=x",
+        "8.8.8.8",
+        "12:30",
+        "note: this",
+        "1.5",
+        "v10.2",
+        "example.org",
+        "mailto:a@b.org",
+        "//example.org/x",
+        "//#note",
+        "x //note",
+        "a//127.0.0.1/x",
+        "8-8-8-8.nip.io",
+        "http://nip.io",
+        "08080808.nip.io",
+    ],
 )
 def test_other_words_and_addresses_are_not(text: str) -> None:
     assert local_addresses(text) == []

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 from command_line import open_terminal, steprelay
-from stored_runs import action_now, stored_action, stored_run
+from stored_runs import action_now, settings_now, stored_action, stored_run
 
+from journal.actions import Decision
+from journal.world import World
+from server.opened_store import open_settings_store
 from server.terminal.asking import question_lines
 
 
@@ -51,6 +54,19 @@ async def test_approve_in_a_terminal_records_a_decision_of_a_person(tmp_path: Pa
     assert (code, now.state, now.choice, now.decided_level, now.via) == (0, "decided", "approve", "person", "terminal")
     assert '"ann@example.org"' in shown
     assert f"runs resume {action.run}" in terminal.seen
+
+
+@pytest.mark.e2e
+async def test_approve_and_deny_tell_the_same_of_what_was_withdrawn(tmp_path: Path) -> None:
+    action = await stored_action(await stored_run(), {"id": 7}, kind="unknown")
+    async with open_settings_store(settings_now(), world=World()) as store:
+        await store.decide(action, Decision("give_up", "host", "approve_action"))
+    with open_terminal("approve", action.id, cwd=tmp_path) as terminal:
+        code = terminal.end()
+    denied = steprelay("deny", action.id, cwd=tmp_path)
+    told = f"action {action.id} is withdrawn (give_up) already; runs show {action.run} tells how it went on"
+    assert (code, denied.returncode) == (2, 2)
+    assert (told in terminal.seen, told in denied.stderr) == (True, True)
 
 
 @pytest.mark.e2e

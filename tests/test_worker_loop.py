@@ -127,6 +127,32 @@ async def test_a_wrong_call_is_not_made_and_the_worker_is_told_why(
         assert (outcome.status, [call.tool for call in bench.sent]) == ("succeeded", ["notes.search"])
 
 
+async def test_a_call_outside_the_steps_list_is_told_to_everyone_and_ends_nothing(tmp_path: Path) -> None:
+    say = turns(uses(("mail__send", {}), ("mail__send", {}), ("made up", {})), uses(SEARCH), report(("x", ["c_120"])))
+    async with open_bench(tmp_path, say=say, act=called, tools=[*TOOLS, tool("mail.send", "write")]) as bench:
+        outcome = await bench.outcome(worker_step(tools=["notes.*"]))
+        assert (outcome.status, [call.tool for call in bench.sent]) == ("succeeded", ["notes.search"])
+        told = 'asked for what the step does not list, not called: mail.send, "made up"; All is well.'
+        assert outcome.summary == told
+        assert outcome.failed_calls == ("mail.send (not listed, not called)", '"made up" (not listed, not called)')
+        assert (await bench.store.run(bench.run_id)).warnings == (
+            "step study: its worker asked for mail.send, which the step does not list; it was not called",
+            'step study: its worker asked for "made up", which the step does not list; it was not called',
+        )
+
+
+@pytest.mark.parametrize("deep", [70, 400, 5_000])
+async def test_what_a_worker_nests_too_deeply_is_told_to_it_and_breaks_nothing(tmp_path: Path, deep: int) -> None:
+    nested = "[" * deep + "]" * deep
+    bad = uses(("notes__search", f'{{"query": {nested}}}'))
+    say = turns(bad, uses(SEARCH), report(("x", ["c_120"]), data_json=f'{{"a": {nested}}}'))
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert "nested" in last_message(bench.requests[1]).content
+        assert (outcome.status, len(outcome.findings), len(bench.sent)) == ("partial", 1, 1)
+        assert "nested" in str(outcome.problem)
+
+
 async def test_a_failed_call_that_the_worker_recovered_from_is_listed_and_not_fatal(tmp_path: Path) -> None:
     def act(call: ToolCall) -> Called:
         return called(call, "no such file", ok=call.tool == "notes.search")

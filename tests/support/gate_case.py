@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from mcp.types import CallToolResult, TextContent
 
@@ -142,8 +142,11 @@ def text_result(text: str, *, is_error: bool = False) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=is_error)
 
 
-def failing(how: Literal["ran?", "unsent"]) -> Callable[[Outgoing], CallToolResult]:
+Failing: TypeAlias = Literal["ran?", "late", "unsent"]
+
+
+def failing(how: Failing) -> Callable[[Outgoing], CallToolResult]:
     def answer(out: Outgoing) -> CallToolResult:
-        raise CallFailed("no answer came", may_have_run=how == "ran?")
+        raise CallFailed("no answer came", may_have_run=how != "unsent", late=how == "late")
 
     return answer

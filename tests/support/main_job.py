@@ -4,15 +4,16 @@ import json
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import model_server as m
+import pytest
 import third_party
 import toys
 
-GOAL = "Say what the budget note says and what time it is, and send it to ada@example.org."
+GOAL = "Say what the budget note says and what the hours are, and send it to ada@example.org."
 MARKER = "marker-7f3a-only-for-readers"
 MAIN = [sys.executable, "-c", "from server.app import main; main()"]
 
@@ -26,8 +27,6 @@ class Job:
     model: m.ModelServer
     log: Path
     outbox: Path
-    clock: str
-    environ: dict[str, str] = field(default_factory=dict[str, str])
 
     def sent(self) -> list[Any]:
         """The mails that were sent."""
@@ -38,9 +37,25 @@ class Job:
         return toys.calls(self.log, *tools)
 
 
-def clock_call(third: third_party.Ready | None) -> tuple[str, dict[str, Any]]:
-    """A read of a third-party server: the file tool where Node is, else the time."""
-    return ("time.get_current_time", {"timezone": "Europe/Oslo"}) if third else ("ledger.echo", {"text": "noon"})
+@dataclass(frozen=True)
+class ThirdParty:
+    """A real tool server that others wrote, under the name `third`: what starts it, and one read call of it."""
+
+    command: list[str]
+    tool: str
+    arguments: dict[str, Any]
+
+
+def third_party_server() -> ThirdParty:
+    """The file server where Node is, else the time server; skips where neither can be had."""
+    files = third_party.install("mcp-server-filesystem")
+    if isinstance(files, third_party.Ready):
+        folder = Path(__file__).parent / "shelf"
+        return ThirdParty([*files.command, str(folder)], "third.read_text_file", {"path": str(folder / "hours.txt")})
+    time = third_party.install("mcp-server-time")
+    if isinstance(time, third_party.Ready):
+        return ThirdParty(time.command, "third.get_current_time", {"timezone": "Europe/Oslo"})
+    pytest.skip(f"no third-party tool server can be had: {time.reason}")
 
 
 def main_plan(*, to: Any = "ada@example.org") -> list[Any]:
@@ -55,7 +70,7 @@ def main_plan(*, to: Any = "ada@example.org") -> list[Any]:
             "title": "Study the budget",
             "worker": "researcher",
             "task": "Find out what the budget note says.",
-            "tools": ["ledger.read_item", "time.get_current_time"],
+            "tools": ["ledger.read_item", third_party_server().tool],
         },
         {
             "id": "draft",
@@ -75,10 +90,11 @@ def main_plan(*, to: Any = "ada@example.org") -> list[Any]:
 
 
 def study_rules(step: str = "study") -> list[m.Rule]:
-    """A worker that reads the note and asks for the time in one turn, then reports what both said."""
-    turn = [m.call("ledger.read_item", key="budget"), m.call("time.get_current_time", timezone="Europe/Oslo")]
-    claims: dict[str, Sequence[int | str]] = {"The budget is 40,000.": [0], "The time is known.": [1]}
-    return m.worker(step, [turn], m.report("The budget is 40,000 and the time is known.", claims))
+    """A worker that reads the note and asks the third-party server in one turn, then reports what both said."""
+    third = third_party_server()
+    turn = [m.call("ledger.read_item", key="budget"), m.call(third.tool, third.arguments)]
+    claims: dict[str, Sequence[int | str]] = {"The budget is 40,000.": [0], "The hours are known.": [1]}
+    return m.worker(step, [turn], m.report("The budget is 40,000 and the hours are known.", claims))
 
 
 def main_rules(plan: list[Any] | None = None) -> list[m.Rule]:
@@ -93,14 +109,15 @@ def main_rules(plan: list[Any] | None = None) -> list[m.Rule]:
 
 def main_script(plan: list[Any] | None = None) -> dict[str, Any]:
     """The same words for a scripted model, which needs no litellm."""
+    third = third_party_server()
     turn = {
         "calls": [
             {"tool": "ledger.read_item", "arguments": {"key": "budget"}},
-            {"tool": "time.get_current_time", "arguments": {"timezone": "Europe/Oslo"}},
+            {"tool": third.tool, "arguments": third.arguments},
         ]
     }
-    findings = [{"claim": "The budget is 40,000.", "evidence": [0]}, {"claim": "The time is known.", "evidence": [1]}]
-    report = {"status": "done", "summary": "The budget is 40,000 and the time is known.", "findings": findings}
+    findings = [{"claim": "The budget is 40,000.", "evidence": [0]}, {"claim": "The hours are known.", "evidence": [1]}]
+    report = {"status": "done", "summary": "The budget is 40,000 and the hours are known.", "findings": findings}
     return {
         "plan": plan or main_plan(),
         "steps": {
@@ -138,8 +155,6 @@ def main_job(
     """Write the settings and serve the model until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     log, outbox = folder / "ledger.log", folder / "outbox"
-    third = third_party.install("mcp-server-time")
-    clock = third.command if isinstance(third, third_party.Ready) else toys.ledger(log)
     with m.serve_model(rules) as model:
         written = {
             "model": "openai/scripted",
@@ -148,11 +163,11 @@ def main_job(
             "mcpServers": {
                 "ledger": toys.entry(toys.ledger(log, budget=f"The budget is 40,000. {MARKER}")),
                 "outbox": toys.entry([*MAIN, "tool-server", "outbox", str(outbox)]),
-                "time": toys.entry(clock),
+                "third": toys.entry(third_party_server().command),
                 **(servers or {}),
             },
             **(settings or {}),
         }
         config = folder / "steprelay.json"
         config.write_text(json.dumps(written, indent=2))
-        yield Job(folder, config, model, log, outbox, "time")
+        yield Job(folder, config, model, log, outbox)

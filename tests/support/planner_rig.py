@@ -8,6 +8,7 @@ from typing import Any
 
 from downstream.door import Waiting
 from downstream.models.structured import Question
+from downstream.policy_settings import PolicySettings
 from downstream.tools import Tool
 from executors.contract import Assignment, Outcome
 from executors.settings import WorkerSettings, built_in_workers
@@ -167,6 +168,9 @@ class Tools:
     def missing(self) -> Mapping[str, str]:
         return self.gone
 
+    def quarantined(self) -> Mapping[str, str]:
+        return {}
+
     def warnings(self) -> list[str]:
         return [f"tool server {name!r} is left out: {reason}" for name, reason in self.gone.items()]
 
@@ -184,6 +188,7 @@ class Rig:
     revise: Revise = "on_trigger"
     limits: Limits = LIMITS
     warnings: tuple[str, ...] = ()
+    policy: PolicySettings = field(default_factory=PolicySettings)
 
     @property
     def desk(self) -> Desk:
@@ -196,6 +201,7 @@ class Rig:
             self.budget,
             self.revise,
             warnings=self.warnings,
+            policy=self.policy,
         )
 
     async def new_run(self, goal: str = "find the budget", **options: Json) -> str:

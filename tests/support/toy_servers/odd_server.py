@@ -2,6 +2,7 @@
 
 env         its depth variable and the `_meta` of the call
 shape       a result that is none
+raw LINE    this line instead of a reply, with the request's id where it says ID
 schema      structured content that does not fit the tool's own schema
 rpc CODE    a JSON-RPC error with that code
 asks        first asks the client for a form, and answers with what came of it
@@ -28,6 +29,9 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         if "method" not in message or "id" not in message:
+            continue
+        if mode == "raw" and message["method"] == "tools/call":
+            print(sys.argv[2].replace("ID", str(message["id"])), flush=True)  # noqa: T201 - the protocol is on stdout
             continue
         _write({"id": message["id"], **_answer(message, mode, listed=listed)})
         listed = listed or message["method"] == "tools/list"
