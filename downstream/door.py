@@ -67,6 +67,8 @@ class Called:
     effect: bool = False
     """Whether an intent was written: then the attempt may not be tried again from the start."""
     artifacts: tuple[str, ...] = ()
+    repeated: bool = False
+    """Whether it was sent a second time already, since what became of the first was not known."""
 
     def to_json(self) -> JsonObject:
         return {
@@ -78,6 +80,7 @@ class Called:
             "empty": self.empty,
             "effect": self.effect,
             "artifacts": list(self.artifacts),
+            "repeated": self.repeated,
         }
 
     @classmethod

@@ -50,7 +50,8 @@ def _attempt(step: CallStep, tool: Tool | None, end: Called | Refused) -> Attemp
         case Called():
             problem = f"{end.tool} failed: {quoted(end.text)}"
             failed = Outcome(step.id, "failed", problem=problem, failed_calls=(_named(end),), effects=_effects(end))
-            return Attempt(failed, may_retry=tool is not None and (tool.class_ in _SAFE_TO_REPEAT or tool.idempotent))
+            safe = tool is not None and (tool.class_ in _SAFE_TO_REPEAT or tool.idempotent)
+            return Attempt(failed, may_retry=safe and not end.repeated)
         case Refused(correctable=True):
             return Attempt(Outcome(step.id, "failed", problem=f"{end.tool} was not called: {end.reason}"))
         case Refused():

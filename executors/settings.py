@@ -54,6 +54,18 @@ REVIEWER = WorkerSettings(
 )
 
 
+OPERATOR = WorkerSettings(
+    name="operator",
+    description="Does things with any tool, including those that change something.",
+    instructions=(
+        "You carry out the task with your tools. Look before you change anything, change only what the task "
+        "asks for, and check the result by reading it back. Never repeat a change whose outcome you do not "
+        "know: report it."
+    ),
+)
+"""Takes the goal where no plan holds and no configured worker can be used, so it is there in every installation."""
+
+
 def built_in_workers() -> tuple[WorkerSettings, ...]:
     """The workers of settings that name none: researcher, operator, writer, reviewer."""
     return (
@@ -67,15 +79,7 @@ def built_in_workers() -> tuple[WorkerSettings, ...]:
             ),
             classes=frozenset({"read", "egress"}),
         ),
-        WorkerSettings(
-            name="operator",
-            description="Does things with any tool, including those that change something.",
-            instructions=(
-                "You carry out the task with your tools. Look before you change anything, change only what the task "
-                "asks for, and check the result by reading it back. Never repeat a change whose outcome you do not "
-                "know: report it."
-            ),
-        ),
+        OPERATOR,
         WorkerSettings(
             name="writer",
             description="Writes text from what it is given; has no tools.",

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
 
@@ -14,7 +14,7 @@ _SHORTEST = 8
 
 
 class Outlet:
-    """Replaces each secret, also in base64, hex, URL and JSON form, by `[secret:NAME]`.
+    """Replaces each secret, also in base64 (amid other bytes too), hex, URL and JSON form, by `[secret:NAME]`.
 
     Half a surrogate pair, which no encoding can carry, leaves as `?`.
     """
@@ -50,8 +50,20 @@ class Outlet:
 
 def _forms(value: str) -> set[str]:
     raw = value.encode()
-    forms = {value, quote(value, safe=""), quote(value), quote_plus(value), raw.hex(), raw.hex().upper()}
+    quoted = {quote(value, safe=""), quote(value), quote_plus(value)}
+    forms = {value, raw.hex(), raw.hex().upper(), *quoted, *map(_with_small_escapes, quoted)}
     forms |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         forms |= {encode(raw).decode(), encode(raw).decode().rstrip("=")}
+        forms |= {_inside(encode, raw, shift) for shift in range(3)}
     return {form for form in forms if len(form) >= _SHORTEST}
+
+
+def _with_small_escapes(quoted: str) -> str:
+    return re.sub("%..", lambda escape: escape.group().lower(), quoted)
+
+
+def _inside(encode: Callable[[bytes], bytes], raw: bytes, shift: int) -> str:
+    """The base64 characters that hold nothing but `raw` where `shift` other bytes (or 3 n more) stand before it."""
+    first, end = -(-8 * shift // 6), 8 * (shift + len(raw)) // 6
+    return encode(bytes(shift) + raw)[first:end].decode()

@@ -1,8 +1,8 @@
 """The answer of a run: written by a model from typed outcomes, or by code where no model is to be asked."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -22,6 +22,7 @@ from .desk import Desk
 from .markdown import LONGEST, cleaned, plain_line, urls_in
 from .plan import AnyStep
 from .progress import Progress
+from .unended import Unended
 
 SECONDS = 120.0
 _SMALL = 4_000
@@ -43,21 +44,29 @@ class Result:
 class Picture:
     """What an answer is made of: every step that the run's plan had, with what became of it.
 
-    `replaced` are those that a revision dropped and whose end does not count.
+    `replaced` are those that a revision dropped and whose end does not count; `unended` those without an outcome.
     """
 
     goal: str
     steps: tuple[tuple[AnyStep, Outcome | None], ...]
     replaced: frozenset[str] = frozenset()
+    unended: Mapping[str, Unended] = field(default_factory=dict[str, Unended])
 
     @classmethod
-    def of(cls, goal: str, progress: Progress | None) -> "Picture":
+    def of(cls, goal: str, progress: Progress | None, unended: Mapping[str, Unended]) -> "Picture":
         if progress is None:
             return cls(goal, ())
-        gone = frozenset(progress.every) - frozenset(progress.plan.by_id)
+        gone = frozenset(progress.every) - frozenset(progress.plan.by_id) - frozenset(unended)
         steps = [(step, progress.outcomes.get(id_)) for id_, step in progress.every.items()]
         told = tuple((step, outcome) for step, outcome in steps if step.id not in gone or outcome is not None)
-        return cls(goal, told, gone - frozenset(progress.counting))
+        return cls(goal, told, gone - frozenset(progress.counting), unended)
+
+    def status(self, step: AnyStep, outcome: Outcome | None) -> str:
+        """What became of a step, in a few words."""
+        if outcome is not None:
+            return outcome.status
+        unended = self.unended.get(step.id)
+        return unended.said if unended is not None and unended.began else "not run"
 
     @property
     def known_urls(self) -> set[str]:
@@ -111,7 +120,7 @@ def _undone(picture: Picture) -> list[str]:
     if not bad:
         return []
     good = [_name(step) for step, outcome in counted if outcome is not None and outcome.status == "succeeded"]
-    told = ", ".join(f"{_name(step)}: {'not run' if outcome is None else outcome.status}" for step, outcome in bad)
+    told = ", ".join(f"{_name(step)}: {picture.status(step, outcome)}" for step, outcome in bad)
     return [f"Steps that did not succeed: {told}.", f"Steps that succeeded: {', '.join(good) or 'none'}."]
 
 
@@ -135,17 +144,19 @@ def _first_message(journal: RunJournal, picture: Picture) -> str:
     if run.context:
         parts.append(f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}")
     for step, outcome in picture.steps:
-        text = json.dumps(_facts(step, outcome, small=min(_SMALL, left)), ensure_ascii=False)
+        text = json.dumps(
+            _facts(step, outcome, small=min(_SMALL, left), status=picture.status(step, outcome)), ensure_ascii=False
+        )
         left = max(0, left - len(text))
         parts.append(wrapped(text, origin=f"step {step.id}"))
     return "\n\n".join(parts)
 
 
-def _facts(step: AnyStep, outcome: Outcome | None, *, small: int) -> JsonObject:
-    facts: JsonObject = {"step": step.id, "title": step.title, "kind": step.kind}
+def _facts(step: AnyStep, outcome: Outcome | None, *, small: int, status: str) -> JsonObject:
+    facts: JsonObject = {"step": step.id, "title": step.title, "kind": step.kind, "status": status}
     if outcome is None:
-        return facts | {"status": "not run"}
-    facts |= {"status": outcome.status, "summary": outcome.summary, "problem": outcome.problem}
+        return facts
+    facts |= {"summary": outcome.summary, "problem": outcome.problem}
     facts["findings"] = [{"claim": found.claim, "supported": found.supported} for found in outcome.findings]
     facts["changed"] = list(outcome.effects)
     value: Json = None if outcome.value is None else outcome.value.data

@@ -1,16 +1,21 @@
 """What the planner floor asks models, and the forms of their replies."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 from downstream.model_port import Message, ModelRequest, Place, Role
 from downstream.models.door import Account
+from downstream.models.replies import ReplyErrors
 from downstream.models.structured import Form, Question
+from executors.nesting import TOO_DEEP, too_deep
+from executors.wording import cut
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
 _FOLDER = Path(__file__).parent / "prompts"
+_QUOTED = 8_000
 _TEXT: JsonObject = {"type": "string"}
 _TEXTS: JsonObject = {"type": "array", "items": _TEXT}
 _STEP: JsonObject = {
@@ -38,6 +43,12 @@ def _as_it_is(data: JsonObject) -> JsonObject:
     return data
 
 
+def _flat(data: JsonObject) -> JsonObject:
+    if too_deep(data):
+        raise ReplyErrors([TOO_DEEP])
+    return data
+
+
 PLAN = Form(
     "submit_plan",
     {"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
@@ -56,7 +67,7 @@ REVISION = Form(
         },
         "required": ["decision"],
     },
-    _as_it_is,
+    _flat,
     "Say how the plan goes on.",
 )
 ANSWER = Form(
@@ -66,7 +77,7 @@ ANSWER = Form(
         "properties": {"answer": _TEXT | {"description": "Markdown"}, "caveats": _TEXTS},
         "required": ["answer"],
     },
-    _as_it_is,
+    _flat,
     "Hand in the answer.",
     from_text=lambda text: {"answer": text},
 )
@@ -93,6 +104,11 @@ def question(
     request = ModelRequest(role, Place(number=number), tuple(messages), _LONGEST[form.name], stream=role == "planner")
     account = Account(purpose="answer") if role == "answer" else Account()
     return Question(request, Meaning(form.name, meaning), form, account)
+
+
+def as_said(reply: JsonObject) -> str:
+    """A reply as it is shown to the model that gave it."""
+    return cut("(left out)" if too_deep(reply) else json.dumps(reply, ensure_ascii=False), _QUOTED)
 
 
 _LONGEST = {"submit_plan": 6_000, "revise_plan": 4_000, "submit_answer": 3_000}

@@ -52,9 +52,7 @@ def check_plan(data: Json, bounds: Bounds) -> Plan:
             step = _with_full_names(step, bounds)
             errors += _step_errors(step, bounds)
             added.append(step)
-    # A step that could not be read would be reported again by every step that needs it.
-    whole = len(added) == len(raw)
-    errors += graph_errors((*bounds.kept, *added)) if whole else []
+    errors += graph_errors((*bounds.kept, *added)) if added or not raw else []
     if errors:
         raise PlanError(errors)
     return Plan((*bounds.kept, *added))

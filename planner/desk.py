@@ -1,9 +1,10 @@
 """What the planner floor works with: whom it asks, who carries out steps, and what there is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from downstream.policy_settings import PolicySettings
 from downstream.tools import Tool
 from executors.contract import Execute
 from executors.settings import WorkerSettings
@@ -11,7 +12,7 @@ from journal.runs import Run
 
 from .asking import Ask
 from .checker import Bounds
-from .offer import Offer, offer_workers
+from .offer import Offer, idle_patterns, offer_workers
 from .settings import BudgetSettings, Revise
 
 
@@ -21,6 +22,10 @@ class Catalogue(Protocol):
     async def tools(self) -> Sequence[Tool]: ...
 
     def missing(self) -> Mapping[str, str]: ...
+
+    def quarantined(self) -> Mapping[str, str]:
+        """Why tools that their servers list may not be used, by their full names."""
+        ...
 
     def warnings(self) -> Sequence[str]:
         """Sentences for the run about what is missing or has changed."""
@@ -45,6 +50,7 @@ class Desk:
     notes: str = ""
     warnings: tuple[str, ...] = ()
     pending_seconds: float = 86_400.0
+    policy: PolicySettings = field(default_factory=PolicySettings)
 
     def budget_of(self, run: Run) -> BudgetSettings:
         """The settings' budget with the limits that this run was given."""
@@ -55,7 +61,10 @@ class Desk:
 
     async def offer(self) -> Offer:
         """The workers that may be named now, with the tools of all servers."""
-        return offer_workers(self.workers, await self.catalogue.tools(), missing=self.catalogue.missing())
+        tools = await self.catalogue.tools()
+        offer = offer_workers(self.workers, tools, missing=self.catalogue.missing())
+        names = (*(tool.full_name for tool in tools), *self.catalogue.quarantined())
+        return replace(offer, warnings=(*offer.warnings, *idle_patterns(self.policy, names)))
 
     def bounds(self, offer: Offer, *, max_steps: int) -> Bounds:
         """What a first plan may use."""

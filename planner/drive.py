@@ -1,6 +1,7 @@
 """One drive: plan, carry out, revise and answer, from wherever the journal says that the run stands."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from downstream.gate.unknown import ask_what_became
 from downstream.model_port import ModelFailed
 from downstream.models.door import NoModel
 from journal.engine import Drive
-from journal.errors import BudgetReached, MemoMismatch
+from journal.errors import MemoMismatch
 from journal.events import NewEvent
 from journal.run_journal import Ending, Meaning, RunJournal
 from journal.steps import StepStatus
@@ -25,9 +26,10 @@ from .endings import Close, end_of
 from .halts import Halts
 from .markdown import plain_line
 from .plan import Plan, PlanError
-from .planning import make_plan, recorded_plan
+from .planning import NoRoom, make_plan, recorded_plan
 from .progress import Progress
 from .questions import plan_question, settled
+from .unended import Unended, unended_steps
 from .watch import LOOK_SECONDS, watched
 
 log = logging.getLogger(__name__)
@@ -84,8 +86,8 @@ class _Run:
     async def _plan(self, group: TaskGroup) -> Plan | Close:
         try:
             return await make_plan(self.journal, self.desk)
-        except BudgetReached as error:
-            return Close(limit=error.limit)
+        except NoRoom as error:
+            return Close(limit=error.limit, why=str(error))
         except PlanError as error:
             await self.journal.warn(f"the given plan is not valid: {'; '.join(error.errors[:10])}")
             return Close("no_plan", why="The given plan is not valid.")
@@ -129,11 +131,12 @@ class _Run:
 
     async def _finish(self, close: Close) -> None:
         await self._note_unknowns()
-        picture = Picture.of(self.journal.run.goal, self.progress)
+        unended = {} if self.progress is None else await unended_steps(self.journal, self.progress)
+        picture = Picture.of(self.journal.run.goal, self.progress, unended)
         result = await self._answer(close, picture)
         if result is None:
             close, result = Close("cancelled"), by_code(picture)
-        await self._show_unended(close)
+        await self._show_unended(close, unended)
         end = end_of(self.progress, close, revisions=self.budget.revisions)
         await self.journal.finish(Ending(end.status, end.stop_reason, end.message, result.text, _kept(picture, result)))
 
@@ -161,18 +164,16 @@ class _Run:
             return by_code(picture)
         return result if isinstance(result, Result) else None
 
-    async def _show_unended(self, close: Close) -> None:
+    async def _show_unended(self, close: Close, unended: Mapping[str, Unended]) -> None:
         """Show readers what becomes of steps that did not end."""
-        if self.progress is None:
-            return
         rows = {row.id: row for row in await self.journal.steps()}
-        for step in self.progress.unended():
-            cut_short = close.cause == "cancelled" or rows[step.id].started_at is not None
-            status: StepStatus = "cancelled" if cut_short else "skipped"
-            why = "cut short by the end of the run" if cut_short else self.progress.why_not_run(step)
-            if rows[step.id].status != status:
-                ended = NewEvent("step.ended", {"status": status, "summary": why}, step=step.id)
-                await self.journal.put_step_status(step.id, status, summary=why, events=[ended])
+        for id_, step in unended.items():
+            status: StepStatus = "cancelled" if close.cause == "cancelled" or step.began else "skipped"
+            # What may have run must not count as left out.
+            status = "failed" if step.lost else status
+            if rows[id_].status != status:
+                ended = NewEvent("step.ended", {"status": status, "summary": step.said}, step=id_)
+                await self.journal.put_step_status(id_, status, summary=step.said, events=[ended])
 
 
 def _kept(picture: Picture, result: Result) -> JsonObject:

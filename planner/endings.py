@@ -62,7 +62,7 @@ def _from_outside(progress: Progress | None, close: Close) -> End | None:
     if limit == _DEADLINE:
         return _end(progress, "partial", "deadline", "The time of the run was used up (budget.seconds).")
     if limit is not None:
-        return _end(progress, "partial", "budget", f"A limit of the budget was reached (budget.{limit}).")
+        return _end(progress, "partial", "budget", f"A limit of the budget was reached (budget.{limit}). {close.why}")
     return None
 
 

@@ -12,7 +12,9 @@ _DEFINITION = re.compile(r"^ {0,3}\[[^\]]+\]:\s*(\S+).*$", re.MULTILINE)
 _AUTOLINK = re.compile(r"<([a-zA-Z][a-zA-Z0-9+.-]*:[^<>\s]*)>")
 _TAG = re.compile(r"<(?=[a-zA-Z/!?])")
 _URL = re.compile(
-    r"\b(?:[a-zA-Z][a-zA-Z0-9+.-]{1,15}://|mailto:|data:|javascript:|www\.)[^\s<>\"'`\[\](){}]+", re.IGNORECASE
+    r"(?:\b(?:[a-z][a-z0-9+.-]{1,15}:[/\\]{2}|mailto:|data:|javascript:|www\.)|(?<![\w:/\\.])[/\\]{2,}(?=\w))"
+    r"[^\s<>\"'`\[\](){}]+",
+    re.IGNORECASE,
 )
 _BIDI = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 

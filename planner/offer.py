@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from downstream.policy_settings import PolicySettings
 from downstream.tool_names import has_glob, matches
 from downstream.tools import Tool
-from executors.settings import WorkerSettings
+from executors.settings import OPERATOR, REVIEWER, WorkerSettings
 from executors.tools_of_step import tools_of_worker
+
+from .reading import closest
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Offer:
 def offer_workers(workers: Iterable[WorkerSettings], tools: Sequence[Tool], *, missing: Iterable[str] = ()) -> Offer:
     """Leave out workers that name a tool which no server has, or that want tools and have none.
 
-    `missing` are servers whose tools are not known now. Without any worker left, all stay.
+    `missing` are servers whose tools are not known now. Without any worker left besides the reviewer, the operator
+    takes their place.
     """
     every = {worker.name: worker for worker in workers}
     names, away = {tool.full_name for tool in tools}, set(missing)
@@ -35,7 +38,26 @@ def offer_workers(workers: Iterable[WorkerSettings], tools: Sequence[Tool], *, m
             warnings.append(f"worker {name!r} is left out of plans: no server has its tool {', '.join(unknown)}")
         elif worker.tools == () or tools_of_worker(worker, tools):
             listed[name] = worker
-    return Offer(tuple(tools), listed or every, tuple(warnings))
+    if not listed.keys() - {REVIEWER.name}:
+        # By its own name it has the settings of the user's own, where there is one.
+        listed = {OPERATOR.name: every.get(OPERATOR.name, OPERATOR)} | listed
+        warnings.append(f"no worker of the settings can be used, so the built-in {OPERATOR.name!r} takes their place")
+    return Offer(tuple(tools), listed, tuple(warnings))
+
+
+def idle_patterns(policy: PolicySettings, names: Sequence[str]) -> list[str]:
+    """A warning for each rule or sink that fits none of these tools, though its server has some.
+
+    Of a server that is not there the settings or the catalogue warn; a pattern for any server waits for its tool.
+    """
+    servers = {name.partition(".")[0] for name in names}
+    patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(policy.rules)]
+    patterns += [("policy.sinks", pattern) for pattern in policy.sinks]
+    return [
+        f"{place}: no server has a tool {pattern!r}; {closest(pattern, names)}"
+        for place, pattern in patterns
+        if pattern.partition(".")[0] in servers and not any(matches(pattern, name) for name in names)
+    ]
 
 
 def never_allowed(policy: PolicySettings, tool: Tool) -> bool:

@@ -57,7 +57,7 @@ def with_implied_needs(step: AnyStep) -> AnyStep:
 
 
 def graph_errors(steps: Sequence[AnyStep]) -> list[str]:
-    """What is wrong with the way these steps hang together."""
+    """Everything that is wrong with the way these steps hang together."""
     if not steps:
         return ["the plan has no step; it needs at least one"]
     ids = [step.id for step in steps]
@@ -66,7 +66,7 @@ def graph_errors(steps: Sequence[AnyStep]) -> list[str]:
     needs = {step.id: step.needs for step in steps}
     for step in steps:
         errors += _need_errors(step, needs)
-    return errors + ([] if errors else _cycle_errors(needs))
+    return errors + _cycle_errors(needs)
 
 
 def _need_errors(step: AnyStep, needs: Mapping[str, Sequence[str]]) -> list[str]:
@@ -85,7 +85,8 @@ def _need_errors(step: AnyStep, needs: Mapping[str, Sequence[str]]) -> list[str]
 
 def _cycle_errors(needs: Mapping[str, Sequence[str]]) -> list[str]:
     """One error that names a cycle, found by taking away steps whose needs are all taken away."""
-    open_needs = {id_: set(named) for id_, named in needs.items()}
+    # What is no step, or the step itself, has been told of already.
+    open_needs = {id_: {need for need in named if need in needs and need != id_} for id_, named in needs.items()}
     while free := [id_ for id_, named in open_needs.items() if not named]:
         for id_ in free:
             del open_needs[id_]

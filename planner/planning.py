@@ -1,24 +1,27 @@
 """From a goal to a plan that may run: asked for, checked, given back with errors, or replaced by one worker step."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
 from downstream.budget import within_budget
 from downstream.model_port import ModelFailed
-from downstream.models.structured import NoReply
-from executors.settings import built_in_workers
+from downstream.models.structured import NoReply, Question, formatted
+from executors.job import under_limits
+from executors.settings import OPERATOR, REVIEWER, built_in_workers
 from executors.step import Step, WorkerStep
 from executors.wording import cut, wrapped
+from journal.errors import BudgetReached, SteprelayError
 from journal.events import NewEvent
+from journal.ledger import ANSWER_SHARE
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
-from .asking import PLAN, question
+from .asking import PLAN, as_said, question
 from .cards import tool_line, tools_to_show, worker_card
 from .checker import Bounds, check_plan
 from .desk import Desk
@@ -27,11 +30,27 @@ from .plan import AnyStep, Plan, PlanError, listed
 By: TypeAlias = Literal["planner", "given", "fallback"]
 TRIES = 3
 """The planner is asked once and gets errors back at most twice."""
+_SHORTEST = 1_000
+"""Tokens in which a small plan can be written; where less is left the planner is not asked."""
 _CONTEXT = 40_000
 _ERRORS = 40
 _HOPELESS: frozenset[str] = frozenset({"auth", "quota", "rate", "overload", "transport", "timeout", "script", "price"})
 """Failures of the planner's model with which a worker would hardly fare better."""
 _STEPS: TypeAdapter[tuple[AnyStep, ...]] = TypeAdapter(tuple[Step, ...])
+
+
+class NoRoom(SteprelayError):
+    """The budget named by `limit` allows no question to the planner, which takes at least so many `tokens`."""
+
+    def __init__(self, error: BudgetReached, *, tokens: int) -> None:
+        self.limit = error.limit
+        share = 1 - ANSWER_SHARE
+        # A model call and a tenth of the tokens are kept back for the answer.
+        least = {"tokens": ceil((error.used + tokens) / share), "model_calls": int(error.used) + 2}.get(error.limit)
+        way = f"at least {least:,} would do" if least is not None else "raise it"
+        super().__init__(
+            f"It is {error.allowed:,g}, of which {error.used:,g} is used: too little to ask for a plan; {way}."
+        )
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ async def recorded_plan(journal: RunJournal) -> Plan | None:
 async def make_plan(journal: RunJournal, desk: Desk) -> Plan:
     """The run's first plan, recorded: the one given with the run, else one by the planner.
 
-    Raises PlanError for a given plan that is not valid, BudgetReached, NoModel, ModelFailed where no model answers.
+    Raises PlanError for a given plan that is not valid, NoRoom, NoModel, ModelFailed where no model answers.
     """
     given: Json = journal.run.options.get("plan")
     offer = await desk.offer()
@@ -93,7 +112,7 @@ async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
         checked = await _checked(journal, reply, bounds, number=number)
         if isinstance(checked, Plan):
             return Made(checked, "planner")
-        texts = (texts[0], cut(json.dumps(reply, ensure_ascii=False), 8_000), _errors_text(checked))
+        texts = (texts[0], as_said(reply), _errors_text(checked))
     plan = _fallback(journal, bounds)
     await journal.warn(f"there was no valid plan, so worker {plan.worker!r} works on the goal as one step")
     return Made(Plan((plan,)), "fallback")
@@ -102,8 +121,23 @@ async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
 async def _ask(journal: RunJournal, desk: Desk, texts: tuple[str, ...], *, number: int) -> JsonObject:
     meaning = {"goal": journal.run.goal, "context": journal.run.context, "attempt": number}
     asked = question("planner", PLAN, texts, meaning=meaning, number=number)
-    key = f"plan.{number}"
-    return await within_budget(journal, key, asked.meaning, partial(desk.ask, journal, key, asked))
+    # The longest of the ways in which it may be asked.
+    prompt = formatted(asked.request, PLAN, "schema").prompt_characters() // 4
+    asked, key = await _fitted(journal, asked, prompt), f"plan.{number}"
+    # Once a person raises a limit, the planner is asked after all.
+    bounded = under_limits(key, journal.limits)
+    try:
+        return await within_budget(journal, bounded, asked.meaning, partial(desk.ask, journal, key, asked))
+    except BudgetReached as error:
+        raise NoRoom(error, tokens=prompt + _SHORTEST) from error
+
+
+async def _fitted(journal: RunJournal, asked: Question[JsonObject], prompt: int) -> Question[JsonObject]:
+    """The question with less room for its reply, where the tokens that are left would not do for the longest."""
+    used, limits = await journal.usage(), journal.limits
+    left = int(limits.tokens * (1 - ANSWER_SHARE)) - used.input_tokens - used.output_tokens - prompt
+    longest = min(asked.request.max_tokens, max(left, _SHORTEST))
+    return replace(asked, request=replace(asked.request, max_tokens=longest))
 
 
 async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, number: int) -> Plan | Sequence[str]:
@@ -122,9 +156,9 @@ async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, nu
 
 
 def _fallback(journal: RunJournal, bounds: Bounds) -> WorkerStep:
-    built_in = {worker.name for worker in built_in_workers()}
-    configured = [name for name in bounds.workers if name not in built_in]
-    name = configured[0] if configured else "operator"
+    built_in = built_in_workers()
+    configured = [name for name, worker in bounds.workers.items() if worker not in built_in and name != REVIEWER.name]
+    name = configured[0] if configured else OPERATOR.name
     run = journal.run
     task = f"{run.goal}\n\nContext:\n{cut(run.context, _CONTEXT)}" if run.context else run.goal
     return WorkerStep(id="goal", kind="worker", title="The whole goal", worker=name, task=task)

@@ -3,37 +3,76 @@
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pydantic import TypeAdapter, ValidationError
 
-from downstream.json_shape import is_object
-from executors.step import Step
+from downstream.json_shape import is_array, is_object
+from executors.nesting import TOO_DEEP, too_deep
+from executors.step import ComposeStep, Step
 from journal.values import Json, JsonObject
 
 from .plan import AnyStep, with_implied_needs
+from .references import referenced_steps
 
 KINDS = ("call", "worker", "compose")
 _ADAPTER: TypeAdapter[AnyStep] = TypeAdapter(Step)
+_BESIDES = frozenset({"id", "title", "needs", "optional", "review"})
+"""Fields without which the rest of a step can still be checked."""
 _AS_TEXT = {"arguments_json": "arguments", "output_json": "output"}
 
 
 def read_step(raw: Json, number: int) -> tuple[AnyStep | None, list[str]]:
-    """The step, with needs that its references imply; or everything that is wrong with its shape."""
+    """The step, with needs that its references imply, and everything that is wrong with its shape.
+
+    With errors it may not run; it is there, as far as it can be read, to be checked for others. None: it is no object.
+    """
     if not is_object(raw):
         return None, [f'step {number} is not an object; write {{"id": …, "kind": …}}']
     name = f"step {raw['id']!r}" if isinstance(raw.get("id"), str) else f"step {number}"
+    if too_deep(raw):
+        return _stub({"id": raw.get("id")}, number), [f"{name}: {TOO_DEEP}"]
     fields, errors = _fields(raw, name)
-    kind = fields.get("kind")
+    if any(too_deep(value) for value in fields.values()):
+        return _stub({"id": raw.get("id")}, number), [f"{name}: {TOO_DEEP}"]
+    readable, kind = not errors, fields.get("kind")
     if kind not in KINDS:
         errors.append(f"{name}: kind {kind!r} is unknown; {closest(str(kind), KINDS)}")
-        return None, errors
-    if errors:
-        return None, errors
+        fields["kind"] = _meant_kind(fields)
     try:
-        return with_implied_needs(_ADAPTER.validate_python(fields)), []
+        step = with_implied_needs(_ADAPTER.validate_python(fields))
     except ValidationError as error:
-        return None, [_sentence(name, kind, problem, fields) for problem in error.errors()]
+        problems = [problem for problem in error.errors() if kind in KINDS or problem["loc"][1] in _BESIDES]
+        errors += [_sentence(name, fields["kind"], problem, fields) for problem in problems]
+        step = _mended(fields, {problem["loc"][1] for problem in error.errors()}, number)
+    return step if readable else _stub(fields, number), errors
+
+
+def _meant_kind(fields: JsonObject) -> str:
+    """The kind that a step of an unknown one seems to be, by what else it says."""
+    return "call" if "tool" in fields else "worker" if "worker" in fields else "compose"
+
+
+def _mended(fields: JsonObject, wrong: Collection[Json], number: int) -> AnyStep:
+    """The step without those of its fields that are wrong, where it can be told without them what it is to do."""
+    if not _BESIDES.issuperset(wrong):
+        return _stub(fields, number)
+    right = {name: value for name, value in fields.items() if name not in wrong}
+    step = _ADAPTER.validate_python(right | {"id": "a"}).model_copy(update={"id": _name(fields, number)})
+    return with_implied_needs(step)
+
+
+def _stub(fields: JsonObject, number: int) -> AnyStep:
+    """A step that does nothing, in the place of one that can't be read: other steps may need it."""
+    needs = fields.get("needs")
+    named = tuple(need for need in needs if isinstance(need, str)) if is_array(needs) else ()
+    implied = referenced_steps(fields.get("arguments")).ids
+    needed = tuple(dict.fromkeys((*named, *implied)))
+    return ComposeStep.model_construct(id=_name(fields, number), kind="compose", task="", needs=needed)
+
+
+def _name(fields: JsonObject, number: int) -> str:
+    return fields["id"] if isinstance(fields.get("id"), str) else str(number)
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:
@@ -69,7 +108,7 @@ def _parsed(text: Json) -> Json:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

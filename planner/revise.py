@@ -1,6 +1,5 @@
 """Asking whether a plan in doubt goes on, changes or ends; the decision is checked and recorded before it counts."""
 
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from journal.events import NewEvent
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
-from .asking import REVISION, question
+from .asking import REVISION, as_said, question
 from .cards import tool_line, tools_to_show, worker_card
 from .changes import Ground, check_change
 from .checker import Bounds
@@ -140,7 +139,7 @@ async def _asked(journal: RunJournal, desk: Desk, scene: Scene, *, seen: JsonObj
         except PlanError as error:
             errors = "\n".join(f"- {problem}" for problem in error.errors)
         again = f"This can't be done:\n{errors}\nDecide again, with all of this put right."
-        texts = (texts[0], cut(json.dumps(reply, ensure_ascii=False), 8_000), again)
+        texts = (texts[0], as_said(reply), again)
     await journal.warn("the plan was not revised: the reviser gave no valid revision")
     return Change("continue", "the reviser gave no valid revision", asks=TRIES)
 

@@ -25,6 +25,7 @@ from downstream.tools import Tool
 from executors.contract import Execute
 from executors.execute import make_execute
 from executors.job import Equipment
+from executors.settings import OPERATOR
 from journal.actions import Action, NewAction
 from journal.engine import Drive
 from journal.ledger import Limits
@@ -183,7 +184,7 @@ def _equipment(settings: Settings, doors: _Doors, depths: _Depths) -> Equipment:
         ask=doors.door.ask,
         call_tool=make_call_tool(doors.gate, doors.pool, depths.meta),
         catalogue=_Known(doors.catalogue),
-        workers={worker.name: worker for worker in settings.workers},
+        workers={worker.name: worker for worker in (OPERATOR, *settings.workers)},
         remembered=doors.door.remembered,
         model_for=doors.door.model_for,
         retries=lambda journal: int(journal.run.options.get("budget", {}).get("retries", settings.budget.retries)),
@@ -203,6 +204,7 @@ def _desk(settings: Settings, choice: _Choice, doors: _Doors, *, execute: Execut
         revise=settings.revise,
         warnings=(*choice.notices, *scripted),
         pending_seconds=settings.approvals.pending_hours * 3600,
+        policy=settings.policy,
     )
 
 

@@ -145,6 +145,20 @@ async def test_prose_in_place_of_a_plan_is_asked_for_in_every_way_and_then_given
     check_words(view["warnings"][0], "the planner gave no plan", "no JSON for submit_plan was found", "another model")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("deep", [70, 400, 900, 5_000])
+async def test_a_plan_nested_too_deeply_is_given_back_and_ends_no_run(tmp_path: Path, deep: int) -> None:
+    nested = "[" * deep + "]" * deep
+    text = json.dumps({"steps": [echo("a", text="HERE")]}).replace('"HERE"', nested)
+    rules = m.planner(text, [LOOK]) + m.answer(ANSWER)
+    with anyio.fail_after(60):
+        async with open_asked_product(tmp_path, rules) as asked:
+            view = await asked.run()
+            told = asked.asked("planner")[1].text("user")
+    assert (view["status"], kinds(view)) == ("succeeded", {"look": "succeeded"}), view["warnings"]
+    assert ("step 'a': nested deeper than 64" in told) or ("no JSON for submit_plan was found" in told)
+
+
 async def test_a_reference_to_a_missing_path_fails_its_step_and_says_what_is_there(tmp_path: Path) -> None:
     plan = [LOOK, echo("tell", text={"$step": "look.no.such[3]"}), echo("beside")]
     script = {"plan": plan, "revise": [{"decision": "continue"}], "answer": ANSWER}

@@ -136,6 +136,20 @@ def test_a_command_that_cannot_begin_says_why_on_stderr(
     check_words(ended.stderr, *told)
 
 
+@pytest.mark.parametrize("words", [("run", GOAL), ("approvals",)], ids=" ".join)
+def test_a_question_in_a_log_shows_no_secret(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
+    post = call_step("post", "ledger.add_item", key="a", value="it is hunter2-hunter2")
+    settings: dict[str, Any] = {"secrets": ["MY_TOKEN"], "policy": {"sinks": {"ledger.add_item": ["/key"]}}}
+    config = write_settings(tmp_path, script=script(post), settings=settings)
+    steprelay("run", GOAL, "--config", str(config), cwd=tmp_path)
+    shown = steprelay(*words, "--config", str(config), cwd=tmp_path).stdout
+    assert 'value  "it is [secret:MY_TOKEN]"' in shown
+    assert "hunter2" not in shown
+
+
 def test_with_json_a_run_that_waits_exits_5_and_asks_nobody(tmp_path: Path) -> None:
     config = write_settings(tmp_path, script=script(LOOK, POST))
     ended = steprelay("run", GOAL, "--json", "--config", str(config), cwd=tmp_path)

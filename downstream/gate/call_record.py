@@ -62,6 +62,11 @@ def new_intent(case: Case, call_id: str, action: Action | None) -> NewIntent:
     )
 
 
+def call_started(case: Case, call_id: str) -> NewEvent:
+    data: JsonObject = {"tool": case.tool.full_name, "arguments": case.call.arguments.data}
+    return NewEvent("call.started", data, step=case.call.step, call=call_id)
+
+
 def call_ended(called: Called, step: str, *, ms: int, cached: bool = False) -> NewEvent:
     data: JsonObject = {"tool": called.tool, "ok": called.ok, "empty": called.empty, "ms": ms}
     return NewEvent("call.ended", data | ({"cached": True} if cached else {}), step=step, call=called.call)

@@ -28,6 +28,7 @@ from .cache import ReadCache, Slot
 from .call_record import (
     bounded,
     call_ended,
+    call_started,
     end_from_json,
     end_to_json,
     failed_call,
@@ -82,6 +83,7 @@ class _Begun:
     case: Case
     id: str
     slot: Slot
+    repeated: bool = False
 
 
 class ToolDoor:
@@ -150,8 +152,7 @@ class ToolDoor:
 
     async def _begin(self, pending: _Pending, begun: _Begun, action: Action | None) -> _Begun:
         journal, case = pending.journal, begun.case
-        started: JsonObject = {"tool": case.tool.full_name, "arguments": case.call.arguments.data}
-        event = NewEvent("call.started", started, step=case.call.step, call=begun.id)
+        event = call_started(case, begun.id)
         reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
         intent = new_intent(case, begun.id, action) if case.has_effect else None
         if action is not None and intent is None:
@@ -176,10 +177,10 @@ class ToolDoor:
         try:
             raw = await self._send_out(out)
         except CallFailed as failed:
-            if not failed.may_have_run or not safe:
+            # One that took all its time is not waited for again at once.
+            if not failed.may_have_run or failed.late or not safe or not await _reserved_again(pending):
                 return await self._lost(pending, begun, failed, began=began)
-            # Raises where another process has taken the run over meanwhile.
-            await pending.journal.cancel_reason()
+            begun = replace(begun, repeated=True)
             try:
                 raw = await self._send_out(out)
             except CallFailed as again:
@@ -192,23 +193,27 @@ class ToolDoor:
         label = label_of_results(case.tool)
         result = replace(result, text=outlet.text(result.text), value_data=outlet.json(result.value_data))
         text, artifacts = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
+        # Where there are no words, as with a picture alone, the handle is what other steps can pass on.
+        data = text if result.value_data == "" else result.value_data
         if case.edited:
             text = f"{outlet.text(_changed_by_a_person(case))}\n{text}"
         return Called(
             call=begun.id,
             tool=case.tool.full_name,
             ok=result.ok,
-            value=Value(result.value_data, label),
+            value=Value(data, label),
             text=text,
             empty=result.empty,
             effect=case.has_effect and not repeats_safely(self._gate, case.tool),
             artifacts=artifacts,
+            repeated=begun.repeated,
         )
 
     async def _lost(self, pending: _Pending, begun: _Begun, failed: CallFailed, *, began: float) -> ToolEnd:
         journal, tool = pending.journal, begun.case.tool
         if not failed.may_have_run or repeats_safely(self._gate, tool):
             called = failed_call(begun.id, tool, journal.outlet.text(failed.text))
+            called = replace(called, repeated=begun.repeated)
             return await self._end(pending, begun, called, began=began)
         await journal.lose_call(pending.call.key)
         return await self._carry_out(pending)
@@ -237,8 +242,8 @@ class ToolDoor:
         if (kept := pending.drive.cache.get(slot, now=world.monotonic())) is None:
             return None
         called = replace(kept, call=world.new_id("c"))
-        event = call_ended(called, pending.call.step, ms=0, cached=True)
-        return await _keep(pending, called, event)
+        ended = call_ended(called, pending.call.step, ms=0, cached=True)
+        return await _keep(pending, called, call_started(case, called.call), ended)
 
     async def _resume(self, pending: _Pending, intent: Intent) -> ToolEnd:
         """A call that was begun: nobody knows whether it ran, so it is sent again only if that does no harm, or a
@@ -270,6 +275,16 @@ class ToolDoor:
             return await self._send(pending, await self._begin(pending, begun, action))
         except ApprovalGone:
             return await self._carry_out(pending)
+
+
+async def _reserved_again(pending: _Pending) -> bool:
+    """Whether the budget lets the call be sent a second time. Raises Fenced where another process drives the run."""
+    reservation = Reservation(pending.call.key, Amount(tool_calls=2), step=pending.call.step)
+    try:
+        await pending.journal.begin_call(reservation)
+    except BudgetReached:
+        return False
+    return True
 
 
 def _changed_by_a_person(case: Case) -> str:

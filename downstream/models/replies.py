@@ -88,7 +88,10 @@ def tidied(data: JsonObject, schema: JsonObject) -> tuple[JsonObject, list[str]]
     Null or empty optional fields are left out; `x_json` is read as `x`. Raises ReplyErrors where that is no object.
     """
     tidier = _Tidier()
-    tidy = tidier.at(data, for_function(schema), "")
+    try:
+        tidy = tidier.at(data, for_function(schema), "")
+    except RecursionError as error:
+        raise ReplyErrors(["nested too deeply"]) from error
     if tidier.errors:
         raise ReplyErrors(tidier.errors)
     return tidy, tidier.dropped

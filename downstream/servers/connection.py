@@ -92,7 +92,7 @@ class Connection:
     ) -> RawResult:
         """Call a tool (its name without the server), waiting for a free slot and for the server to be open.
 
-        The deadline counts from then on. An answer that is an error, or cannot be read, is a result with `is_error`.
+        The deadline counts from then on. An answer that is an error, or does not fit, is a result with `is_error`.
         A call that surely did not run since the connection was lost is sent once more. Raises CallFailed.
         """
         async with self._slots:
@@ -192,7 +192,7 @@ class Connection:
                     session.lost.set()
                 raise meant from error
         if result is None:
-            raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent)
+            raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent, late=True)
         if isinstance(result, InputRequiredResult):
             raise asks_back(name)
         return result

@@ -44,15 +44,16 @@ class ServerUnavailable(SteprelayError):
 
 
 class CallFailed(SteprelayError):
-    """A call has no result. `may_have_run` false is certain; `lost` asks for a new connection before the next call."""
+    """A call has no result. `may_have_run` false is certain; `lost` asks for a new connection before the next call;
+    `late` says that its time was up."""
 
-    def __init__(self, text: str, *, may_have_run: bool, lost: bool = False) -> None:
-        self.text, self.may_have_run, self.lost = text, may_have_run, lost
+    def __init__(self, text: str, *, may_have_run: bool, lost: bool = False, late: bool = False) -> None:
+        self.text, self.may_have_run, self.lost, self.late = text, may_have_run, lost, late
         super().__init__(text)
 
 
 class AnsweredBadly(SteprelayError):
-    """The call ran, and what the server answered is an error or cannot be read."""
+    """The call ran, and what the server answered is an error or does not fit."""
 
 
 def asks_back(server: str) -> CallFailed:
@@ -100,7 +101,8 @@ def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | 
     if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) or (error.code == INVALID_REQUEST and not 0 < status < 300):
         return CallFailed(f"{server} did not take the call: {words}", may_have_run=False)
     if error.code == PARSE_ERROR:
-        return AnsweredBadly(f"{server} ran the call, but its answer cannot be read: {words}")
+        text = f"{server} answered with something that is no JSON-RPC reply: {words}"
+        return CallFailed(text, may_have_run=True)
     # Answers that are none (202, a page of HTML) and error pages: something was done with the request.
     if error.code == INVALID_REQUEST or status >= 400:
         return CallFailed(f"{server} gave no answer to the call: {words}", may_have_run=True)

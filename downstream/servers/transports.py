@@ -24,6 +24,7 @@ from downstream.settings import ServerSettings
 from .exchange import ContainedTransport, current_exchange
 from .failures import ServerUnavailable
 from .stderr_tail import StderrTail
+from .unreadable import as_answer
 from .watchdog import Watchdog
 
 Incoming: TypeAlias = SessionMessage | Exception
@@ -136,7 +137,10 @@ def _own_depth() -> int:
 
 
 class _Watched:
-    """A stream of incoming messages that says when it has ended, also while nobody waits for an answer."""
+    """A stream of incoming messages that says when it has ended, also while nobody waits for an answer.
+
+    A reply that cannot be read comes as an error for the request that it belongs to.
+    """
 
     def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None]) -> None:
         self._inner = inner
@@ -149,7 +153,7 @@ class _Watched:
 
     async def receive(self) -> Incoming:
         try:
-            return await self._inner.receive()
+            return as_answer(await self._inner.receive())
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
             raise

@@ -25,6 +25,8 @@ class CallLog:
     """How many were not made because the worker's limit was reached."""
     ends: list[Called] = field(default_factory=list[Called])
     refusals: list[Refused] = field(default_factory=list[Refused])
+    outside: dict[str, None] = field(default_factory=dict[str, None])
+    """The tools that were asked for and that the step does not list, each once."""
     _seen: Counter[str] = field(default_factory=Counter[str])
 
     def note(self, tool: str, arguments: JsonObject, end: Called | Refused) -> None:
@@ -49,7 +51,9 @@ class CallLog:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        return tuple(f"{end.tool} {end.call}" for end in self.ends if not end.ok)
+        """The calls that failed, and those that were not made because the step does not list their tool."""
+        failed = [f"{end.tool} {end.call}" for end in self.ends if not end.ok]
+        return (*failed, *(f"{tool} (not listed, not called)" for tool in self.outside))
 
     @property
     def effects(self) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from executors.job import Equipment
 from executors.own_artifacts import OwnArtifacts
 from executors.paths import ReferenceMissing
 from executors.resolve import resolve_artifacts
-from executors.tools_of_step import StepTools
-from executors.wording import wrapped
+from executors.tools_of_step import StepTools, find_tool
+from executors.wording import quoted, wrapped
 from journal.errors import BudgetReached, SteprelayError
 from journal.run_journal import RunJournal
 from journal.values import Json, Value
@@ -61,6 +61,8 @@ class WorkerCalls:
 
         async with anyio.create_task_group() as group:
             for number, use in enumerate(uses):
+                if self._is_outside(use):
+                    await self._tell_outside(use)
                 if (why := self._not_made(use)) is not None:
                     answers[number] = _answer(use, Refused(use.name, why, by="gate", correctable=True))
                 elif self.log.made >= self.brief.worker.limits.tool_calls:
@@ -88,10 +90,24 @@ class WorkerCalls:
             return use.problem
         if use.name == self.brief.ending.name:
             return "it came together with calls whose results you had not seen; call it again, alone"
-        if use.name not in BUILT_IN and self.tools.full_name(use.name) is None:
+        if self._is_outside(use):
             there = ", ".join(self.tools.names) or "no tool"
             return f"this step has no tool {use.name!r}; it has {there}"
         return None
+
+    def _is_outside(self, use: Use) -> bool:
+        names = (self.brief.ending.name, *BUILT_IN)
+        return use.name not in names and self.tools.full_name(use.name) is None
+
+    async def _tell_outside(self, use: Use) -> None:
+        """Have the run's readers see what was asked for; the worker may go on, as nothing was sent."""
+        tool = find_tool(use.name, self.equipment.catalogue.tools())
+        name = tool.full_name if tool is not None else quoted(use.name, 60)
+        self.log.outside[name] = None
+        step, role = self.brief.place.step, self.brief.role
+        await self.journal.warn(
+            f"step {step}: its {role} asked for {name}, which the step does not list; it was not called"
+        )
 
     async def _make(self, key: str, use: Use) -> Answer:
         try:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from downstream.json_shape import is_array, is_object
 from downstream.models.replies import ReplyErrors, read_object
 from executors.contract import Finding, Report
+from executors.nesting import TOO_DEEP, too_deep
 from executors.wording import cut
 from journal.values import Json, JsonObject
 
@@ -104,13 +105,15 @@ def _data(submitted: JsonObject, problems: list[str]) -> JsonObject | None:
         written = submitted.get(name)
         if isinstance(written, str) and written.strip():
             try:
-                return read_object(written, name)
+                written = read_object(written, name)
             except ReplyErrors as error:
                 problems += error.errors
                 continue
-        if is_object(written):
+        if too_deep(written):
+            problems.append(f"{name}: {TOO_DEEP}")
+        elif is_object(written):
             return written
-        if written not in (None, "", []):
+        elif written not in (None, "", []):
             problems.append(f"{name}: must be a JSON object")
     return None
 

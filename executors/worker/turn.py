@@ -1,11 +1,12 @@
 """What a model did in one turn: the functions that it used, natively or written down as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from downstream.json_shape import is_object
 from downstream.model_port import FunctionUse, ModelReply
 from downstream.models.replies import ReplyErrors, objects_in, read_object
+from executors.nesting import TOO_DEEP, too_deep
 from journal.values import JsonObject
 
 _INSIDE = ("arguments", "arguments_json", "parameters", "input")
@@ -29,9 +30,15 @@ class Use:
 def uses_of(reply: ModelReply, ending: str) -> list[Use]:
     """The functions used, in order, none where the reply is prose; of JSON in the text the first that says one."""
     if reply.uses:
-        return [_read(use.name, use.arguments, use) for use in reply.uses]
+        return [_flat(_read(use.name, use.arguments, use)) for use in reply.uses]
     written = (_written(data, ending) for data in objects_in(reply.text))
-    return [use for use in written if use is not None][:1]
+    return [_flat(use) for use in written if use is not None][:1]
+
+
+def _flat(use: Use) -> Use:
+    if not too_deep(use.arguments):
+        return use
+    return replace(use, arguments={}, problem=f"the arguments of {use.name}: {TOO_DEEP}")
 
 
 def _written(data: JsonObject, ending: str) -> Use | None:

@@ -9,6 +9,7 @@ from .brief import Ended
 from .call_log import CallLog
 from .reports import Checked
 
+_NAMED = 3
 _BY_REPORT: dict[str, OutcomeStatus] = {
     "done": "succeeded",
     "partial": "partial",
@@ -38,11 +39,12 @@ def outcome_of(case: Case) -> Outcome:
     """A refused call counts before a limit, a limit before the report; a report with problems is none."""
     log, report = case.ended.log, case.report
     status = _status(case)
+    summary = report.summary if report and report.summary else _without_summary(case)
     cited = [call for finding in case.findings for call in finding.evidence]
     return Outcome(
         case.step,
         status,
-        summary=report.summary if report and report.summary else _without_summary(case),
+        summary=f"{_outside(log)}{summary}",
         value=_value(report, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
         findings=case.findings,
         problem=None if status == "succeeded" else _problem(case),
@@ -54,6 +56,15 @@ def outcome_of(case: Case) -> Outcome:
         effects=log.effects,
         limit=case.ended.limit,
     )
+
+
+def _outside(log: CallLog) -> str:
+    """First, so that no long summary pushes it out of sight."""
+    if not log.outside:
+        return ""
+    more = len(log.outside) - _NAMED
+    names = ", ".join([*list(log.outside)[:_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return f"asked for what the step does not list, not called: {names}; "
 
 
 def _status(case: Case) -> OutcomeStatus:

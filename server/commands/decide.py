@@ -27,16 +27,17 @@ def approvals(config: Config = None, as_json: AsJson = False) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
+        from server.terminal.asking import without_secrets
 
         async with open_settings_store(settings, world=World()) as store:
-            waiting = await store.waiting_actions()
+            waiting = [without_secrets(action, store.outlet) for action in await store.waiting_actions()]
             if as_json:
                 typer.echo(json.dumps({"actions": await _as_json(store, waiting, config)}, ensure_ascii=False))
             else:
                 _list(waiting, config, store.world.now())
         return ExitCode.OK
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def approve(
@@ -50,12 +51,6 @@ def approve(
 
     Shows exactly what will happen, then asks. A decision of this command is a person's, so it refuses where nobody is.
     """
-    from server.terminal.asking import nobody_here
-
-    if (why := nobody_here(os.environ)) is not None:
-        raise UsageProblem(
-            f"approve needs a person at a terminal, and {why}; saying no works everywhere: deny {action_id}"
-        )
     _decide(_Word(action_id, choice, config, asks=True))
 
 
@@ -82,10 +77,12 @@ def _decide(word: _Word) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
+        from server.terminal.asking import without_secrets
 
+        _refuse_unseen(word)
         async with open_settings_store(settings, world=World()) as store:
             action = await store.action(word.action_id)
-            decision = await _decision(action, word, store.world.now())
+            decision = await _decision(without_secrets(action, store.outlet), word, store.world.now())
             if decision is None:
                 return ExitCode.WAITING
             is_ours = await _takes_over(store, action.run, settings)
@@ -95,23 +92,34 @@ def _decide(word: _Word) -> None:
                 return ExitCode.OK
         return await _drive(settings, action.run, word.config)
 
-    run_async(work)
+    run_async(work, settings)
 
 
 async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
     from journal.actions import Decision
     from server.terminal.asking import ask_decision, no_of, nobody_here
 
+    _refuse_early(action, word.choice)
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
-    _refuse_early(action, word.choice)
     return await ask_decision(action, now=now, choice=word.choice)
+
+
+def _refuse_unseen(word: _Word) -> None:
+    """Raises UsageProblem where a person is to be asked and none is here."""
+    from server.terminal.asking import nobody_here
+
+    if word.asks and (why := nobody_here(os.environ)) is not None:
+        raise UsageProblem(
+            f"approve needs a person at a terminal, and {why}; saying no works everywhere: deny {word.action_id}"
+        )
 
 
 def _refuse_early(action: "Action", choice: str | None) -> None:
     """Raises UsageProblem before a person is asked for nothing."""
     if action.state != "waiting":
-        past = f"decided ({action.choice})" if action.choice else action.state
+        state = "decided" if action.state == "consumed" else action.state
+        past = f"{state} ({action.choice})" if action.choice else state
         raise UsageProblem(f"action {action.id} is {past} already; runs show {action.run} tells how it went on")
     if choice is not None and choice not in action.choices:
         raise UsageProblem(f"action {action.id} has no choice {choice!r}; it has: {', '.join(action.choices)}")

@@ -12,7 +12,7 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused
-from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines
+from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines, without_secrets
 from server.terminal.event_lines import show_events
 from server.terminal.exit_codes import ExitCode, code_of_run
 from server.terminal.follow import Decide, Show, follow, look
@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is followed: who decides, what is printed, and the `--config` that commands told to people need."""
+    """How a run is followed: who decides, what is printed, and the `--config` that commands told to people need.
+
+    Events up to number `told` were shown before.
+    """
 
     approve: ApproveMode = "ask"
     as_json: bool = False
     config: Path | None = None
+    told: int = 0
 
     @property
     def asks(self) -> bool:
@@ -59,7 +63,8 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
     await product.engine.wake(run_id)
     try:
         with open_display(manner, asks=manner.asks) as display:
-            await follow(product.store, run_id, show=display.show, decide=_decider(product, manner, display))
+            decide = _decider(product, manner, display)
+            await follow(product.store, run_id, show=display.show, decide=decide, after=manner.told)
     except anyio.get_cancelled_exc_class():
         typer.echo(f"\nInterrupted. The run is kept; go on with: {manner.typed(f'runs resume {run_id}')}", err=True)
         raise
@@ -101,12 +106,12 @@ def open_display(manner: Manner, *, asks: bool = False) -> Generator[Display]:
 
 def _decider(product: "Product", manner: Manner, display: Display) -> Decide:
     async def decide(action: Action) -> None:
-        decision = _by_flag(action, manner.approve)
+        decision, shown = _by_flag(action, manner.approve), without_secrets(action, product.store.outlet)
         if decision is None and manner.asks:
             with display.aside():
-                decision = await ask_decision(action, now=product.store.world.now())
+                decision = await ask_decision(shown, now=product.store.world.now())
         elif decision is None and not manner.as_json:
-            _say_what_waits(action, product.store.world.now())
+            _say_what_waits(shown, product.store.world.now())
         if decision is not None:
             await _record(product, action, decision)
 
@@ -131,4 +136,4 @@ async def _record(product: "Product", action: Action, decision: Decision) -> Non
     try:
         await product.decide(action, decision)
     except DecisionRefused as error:
-        typer.echo(str(error), err=True)
+        typer.echo(product.store.outlet.text(str(error)), err=True)

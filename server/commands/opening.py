@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from journal.errors import SteprelayError
-from server.terminal.exit_codes import ExitCode
+from server.terminal.exit_codes import ExitCode, code_of_error
 
 if TYPE_CHECKING:
     from server.settings import Settings
@@ -32,19 +32,32 @@ def load(config: Path | None) -> "Settings":
     return settings
 
 
-def run_async(work: Callable[[], Awaitable[ExitCode]]) -> NoReturn:
-    """Do the work and exit with its code. A SIGTERM ends it like Ctrl-C: everything is closed, exit code 130."""
+def run_async(work: Callable[[], Awaitable[ExitCode]], settings: "Settings | None" = None) -> NoReturn:
+    """Do the work and exit with its code; what it raises is told without the secrets of these settings.
+
+    A SIGTERM ends it like Ctrl-C: everything is closed, exit code 130.
+    """
     import anyio
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = anyio.run(work)
+    except SteprelayError as error:
+        code = _tell(error, settings)
     except BaseExceptionGroup as group:
         named, rest = group.split(SteprelayError)
         if named is None or rest is not None:
             raise
-        raise _first(named) from group
+        code = _tell(_first(named), settings)
     raise typer.Exit(code)
+
+
+def _tell(error: SteprelayError, settings: "Settings | None") -> ExitCode:
+    from journal.outlet import Outlet
+
+    outlet = Outlet(settings.secrets if settings else ())
+    sys.stderr.write(f"steprelay: {outlet.text(str(error))}\n")
+    return code_of_error(error)
 
 
 def typed(words: str, config: Path | None) -> str:

@@ -38,7 +38,7 @@ def plan(goal: Goal, config: Config = None, context: Context = None, output: Out
             raise UsageProblem(f"{output} cannot be written: {error.strerror}; name another file") from error
         return ExitCode.OK
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def as_yaml(data: "JsonObject") -> str:

@@ -62,7 +62,8 @@ def run(  # noqa: PLR0913
         # A key of its own, so that the same goal with another plan is another run.
         request = replace(request, plan=read_plan(plan), idempotency_key=new_id("k"))
     settings = load(config)
-    run_async(partial(_hand_over, settings, request) if detach else partial(_drive, settings, request, manner))
+    work = partial(_hand_over, settings, request) if detach else partial(_drive, settings, request, manner)
+    run_async(work, settings)
 
 
 async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> ExitCode:
@@ -113,12 +114,13 @@ def read_plan(path: Path) -> "JsonObject":
     """The plan in a file. Raises UsageProblem where it holds none; whether it fits is seen once servers are known."""
     from server.settings_file.document import SettingsError, read_document
 
+    told = 'a plan is a map with its steps, {"steps": […]}; `steprelay plan` writes one'
     try:
-        data: JsonObject = read_document(path).data
+        data: JsonObject = read_document(path, otherwise=told).data
     except SettingsError as error:
         raise UsageProblem(str(error)) from error
     if not isinstance(data.get("steps"), list):
-        raise UsageProblem(f'{path}: a plan is a map with its steps, {{"steps": […]}}; `steprelay plan` writes one')
+        raise UsageProblem(f"{path}: {told}")
     return data
 
 

@@ -46,7 +46,7 @@ def list_(
             _write_list(lines)
         return ExitCode.OK
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
@@ -73,7 +73,7 @@ def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
                     typer.echo(line)
         return ExitCode.OK
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def watch(
@@ -93,7 +93,7 @@ def watch(
         async with open_settings_store(settings, world=World()) as store:
             return await _watch(store, run_id, config=config, as_json=as_json)
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
@@ -111,7 +111,7 @@ def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
             _write(output, text)
         return ExitCode.OK
 
-    run_async(work)
+    run_async(work, settings)
 
 
 async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: bool) -> ExitCode:

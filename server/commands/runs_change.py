@@ -34,7 +34,8 @@ def resume(
 ) -> None:
     """Go on with a run, also with one that has ended.
 
-    What was done is kept. The run is bound to the present settings, and approvals given under others are dropped.
+    What was done is kept, and only what is new is shown. The run is bound to the present settings, and approvals given
+    under others are dropped. One that succeeded has nothing left to do but to ask for its answer again.
     """
     settings = load(config)
 
@@ -45,11 +46,14 @@ def resume(
         from .driving import Manner, drive_here
 
         async with open_settings_store(settings, world=World()) as store:
-            await _reopen(store, await store.run(run_id), settings, budget or [])
+            run = await store.run(run_id)
+            await _reopen(store, run, settings, budget or [])
+        if run.status == "succeeded":
+            typer.echo(f"Run {run_id} had ended with success: only its answer is asked for again.", err=True)
         async with open_product(settings, world=World(), adopts=False) as product:
-            return await drive_here(product, run_id, Manner(approve, as_json, config))
+            return await drive_here(product, run_id, Manner(approve, as_json, config, told=run.last_seq))
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def cancel(
@@ -79,7 +83,7 @@ def cancel(
             await follow(product.store, run_id, show=lambda now: None)
         return _say_cancelled(run_id)
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def drive(run_id: RunId, config: Config = None) -> None:
@@ -95,7 +99,7 @@ def drive(run_id: RunId, config: Config = None) -> None:
             await product.engine.wake(run_id)
             return code_of_run(await follow(product.store, run_id, show=lambda now: None))
 
-    run_async(work)
+    run_async(work, settings)
 
 
 def changed_budget(options: "JsonObject", changes: list[str]) -> "JsonObject":

@@ -40,7 +40,8 @@ class ApproveAction(_Arguments):
     tool: str | None = Field(default=None, description="The tool that is approved, repeated exactly.")
     arguments: JsonObject | None = Field(default=None, description="The arguments approved, repeated exactly.")
     edited_arguments: JsonObject | None = Field(
-        default=None, description="Other arguments: nothing runs, the old action ends and a new one waits."
+        default=None,
+        description="Other arguments, for kind call only: nothing runs, the old action ends and a new one waits.",
     )
     content: JsonObject | None = Field(default=None, description="For a form: what the user filled in.")
     note: str | None = Field(default=None, max_length=2_000, description="What the user said about it.")

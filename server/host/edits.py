@@ -22,7 +22,8 @@ async def edit_action(product: Product, action: Action, arguments: JsonObject, *
         raise DecisionRefused(f"edited_arguments go with decision 'approve', not {quoted(decision)}; leave one out")
     if action.kind != "call" or action.state != "waiting":
         raise DecisionRefused(
-            f"action {action.id} ({action.kind}, {action.state}) cannot be edited: it must be a waiting call"
+            f"action {action.id} ({action.kind}, {action.state}) cannot be edited: only calls that wait can be; "
+            "decide it as it is, or leave it waiting"
         )
     edit = _Edit(action, await product.edited(action, arguments))
 

@@ -33,6 +33,7 @@ from mcp_types import (
 
 from downstream.gate.prompt_text import quoted
 from journal.errors import SteprelayError
+from journal.outlet import Outlet
 from server.product import Product
 
 from .attach import Host
@@ -72,7 +73,7 @@ def build_host_server(ready: Ready, *, state_key: bytes) -> Server[Any]:
         on_list_resource_templates=_list_templates,
         on_read_resource=partial(_read_resource, ready),
         on_list_prompts=_list_prompts,
-        on_get_prompt=_get_prompt,
+        on_get_prompt=partial(_get_prompt, ready),
     )
     security = RequestStateSecurity(keys=[state_key], ttl=_STATE_SECONDS)
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
@@ -85,23 +86,25 @@ async def _call_tool(
     tool = next((tool for tool in HOST_TOOLS if tool.name == params.name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in HOST_TOOLS)
-        return _refused(f"steprelay has no tool {quoted(params.name)}; it has: {known}")
+        return _refused(await _redacted(ready, f"steprelay has no tool {quoted(params.name)}; it has: {known}"))
     host = Host(context, params.request_state, dict(params.input_responses or {}))
     try:
         return await tool.call((await ready()), host, params.arguments or {})
     except (ToolError, SteprelayError) as error:
         log.info("call_refused", extra={"tool": params.name, "why": str(error)})
-        return _refused(str(error))
+        return _refused(await _redacted(ready, str(error)))
     except Exception:  # a fault of ours must not end the connection, nor reach a model in its own words
         log.exception("call_failed", extra={"tool": params.name})
-        return _refused(f"{params.name} failed inside of steprelay; its log says why. list_runs shows the runs.")
+        return _refused(f"{tool.name} failed inside of steprelay; its log says why. list_runs shows the runs.")
 
 
 async def _read_resource(ready: Ready, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+    uri = str(params.uri)
     try:
-        return await read_resource((await ready()), str(params.uri))
+        return await read_resource((await ready()), uri)
     except SteprelayError as error:
-        raise MCPError(code=INVALID_PARAMS, message=str(error), data={"uri": str(params.uri)}) from error
+        told, shown = await _redacted(ready, str(error)), await _redacted(ready, uri)
+        raise MCPError(code=INVALID_PARAMS, message=told, data={"uri": shown}) from error
 
 
 async def _list_resources(ready: Ready, context: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -114,6 +117,15 @@ async def _list_resources(ready: Ready, context: Context, params: PaginatedReque
 
 def _refused(text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+async def _redacted(ready: Ready, text: str) -> str:
+    """The text as it may leave: what came from a host goes back to it without secrets, where settings name any."""
+    try:
+        outlet = (await ready()).store.outlet
+    except SteprelayError:
+        outlet = Outlet()
+    return outlet.text(text)
 
 
 async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -130,7 +142,7 @@ async def _list_prompts(context: Context, params: PaginatedRequestParams | None)
     return ListPromptsResult(prompts=[Prompt(name="delegate", title="Delegate", description=text, arguments=[goal])])
 
 
-async def _get_prompt(context: Context, params: GetPromptRequestParams) -> GetPromptResult:
+async def _get_prompt(ready: Ready, context: Context, params: GetPromptRequestParams) -> GetPromptResult:
     goal = (params.arguments or {}).get("goal", "").strip()
     if params.name != "delegate" or not goal:
         raise MCPError(code=INVALID_PARAMS, message="the one prompt is `delegate`; it needs a goal that is not empty")
@@ -138,4 +150,5 @@ async def _get_prompt(context: Context, params: GetPromptRequestParams) -> GetPr
         f"Call plan_and_execute with this goal, adding as context what you know that it needs:\n\n{goal}\n\n"
         "While it runs, ask get_run for news. If an action waits, show it to me and wait for my word."
     )
-    return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(type="text", text=text))])
+    said = TextContent(type="text", text=await _redacted(ready, text))
+    return GetPromptResult(messages=[PromptMessage(role="user", content=said)])

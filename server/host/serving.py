@@ -26,6 +26,7 @@ from server.terminal.log_file import start_logging
 from .bearer import BearerOnly
 from .kept_secret import NotKept, local_token, request_state_key
 from .mcp_server import build_host_server
+from .unread_lines import open_answered
 
 __all__ = ["Address", "NotServed", "Readiness", "check_address", "local_token", "serve_http", "serve_stdio"]
 
@@ -83,7 +84,7 @@ async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str],
 
     async def serve(ready: Readiness) -> None:
         server = build_host_server(ready, state_key=_state_key())
-        async with stdio_server() as (receive, send):
+        async with stdio_server() as (lines, send), open_answered(lines, send) as receive:
             await server.run(receive, send, server.create_initialization_options())
 
     await _serve(found, serve, environ=environ, world=world)

@@ -176,7 +176,8 @@ HOST_TOOLS: tuple[HostTool[Any], ...] = (
         description=(
             "Pass on what the USER decided about a waiting action. Never decide by yourself: show the user the action "
             "first. An approval counts only if tool and arguments are repeated exactly as the action shows them, and "
-            "only for actions of level host; others are decided by a person in a terminal. Saying no is always taken."
+            "only for actions of level host; others are decided by a person in a terminal. Saying no is always taken. "
+            "Only actions of kind call can be edited (edited_arguments)."
         ),
         takes=ApproveAction,
         gives=RunView,
@@ -188,7 +189,7 @@ HOST_TOOLS: tuple[HostTool[Any], ...] = (
         name="get_run",
         description=(
             "Show a run. With wait_seconds it waits for a change of status, actions or ended steps; with detail=true "
-            "it shows every step also while the run goes on."
+            "it shows every step also while the run is at work."
         ),
         takes=GetRun,
         gives=RunView,

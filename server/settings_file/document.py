@@ -52,8 +52,11 @@ class UntrustedSettings(SettingsError):
         super().__init__([Problem(text, path=path)])
 
 
-def read_document(path: Path) -> Located:
-    """The file's data, JSON with comments or YAML by suffix, else by its first character. Raises SettingsError."""
+def read_document(path: Path, *, otherwise: str = "settings are a map of keys, as in `model: …`") -> Located:
+    """The file's data, JSON with comments or YAML by suffix, else by its first character.
+
+    Raises SettingsError; `otherwise` is what it says of data that is no map.
+    """
     text = read_text(path)
     is_json = path.suffix in (".json", ".jsonc") or (
         path.suffix not in (".yaml", ".yml") and text.lstrip().startswith(("{", "//", "/*"))
@@ -65,7 +68,7 @@ def read_document(path: Path) -> Located:
     if located.data is None:
         located.data = {}
     if not is_map(located.data):
-        raise SettingsError([Problem("settings are a map of keys, as in `model: …`", path=path, line=1)])
+        raise SettingsError([Problem(otherwise, path=path, line=1)])
     return located
 
 

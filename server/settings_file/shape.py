@@ -64,12 +64,12 @@ class ServerEntry(BaseModel):
     type: Literal["stdio", "http", "streamable-http", "streamableHttp", "sse"] | None = Field(
         default=None, validation_alias=AliasChoices("type", "transport", "transportType")
     )
-    command: str | None = Field(default=None, min_length=1)
+    command: str | None = Field(default=None, min_length=1, strict=True)
     args: tuple[str, ...] = ()
     env: dict[str, str] = Field(default={})
-    env_file: str | None = Field(default=None, alias="envFile")
-    cwd: str | None = Field(default=None, min_length=1)
-    url: str | None = None
+    env_file: str | None = Field(default=None, alias="envFile", strict=True)
+    cwd: str | None = Field(default=None, min_length=1, strict=True)
+    url: str | None = Field(default=None, strict=True)
     headers: dict[str, str] = Field(default={})
     timeout: StrictInt | None = Field(default=None, ge=1)
     disabled: StrictBool = False
@@ -159,6 +159,8 @@ def _sentence(error: ErrorDetails, data: Json) -> str:
     if error["type"] == "extra_forbidden":
         where = f" in {named(place[:-1])}" if place[:-1] else ""
         return f"unknown key {place[-1]!r}{where}{meant(str(place[-1]), _keys_at(place[:-1]))}"
+    if error["type"] == "string_type":
+        return f"{named(place)}: must be a text; put it into quotes"
     if error["type"] == "missing":
         return f"{named(place)}: {error['loc'][-1]} is missing"
     return f"{named(place)}: {in_our_words(error['msg'])}"

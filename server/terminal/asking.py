@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import anyio
@@ -11,6 +12,7 @@ import typer
 
 from downstream.gate.prompt_text import argument_lines, escaped
 from journal.actions import SAYS_NO, Action, Decision
+from journal.outlet import Outlet
 from journal.values import Json, JsonObject
 from server.views.words import duration, one_line
 
@@ -64,6 +66,11 @@ async def read_line() -> str | None:
     # A terminal hands over one line at a time, so that nothing stays behind in a buffer unseen.
     await anyio.wait_readable(sys.stdin)
     return sys.stdin.readline() or None
+
+
+def without_secrets(action: Action, outlet: Outlet) -> Action:
+    """The action as it may be shown: terminals are logged, and a pipe is no person."""
+    return replace(action, question=outlet.text(action.question), arguments=outlet.json(action.arguments))
 
 
 def question_lines(action: Action, *, now: float) -> list[str]:

@@ -38,13 +38,13 @@ async def leave_waiting(action: Action) -> None:
     """Decides nothing."""
 
 
-async def follow(store: Store, run_id: str, *, show: Show, decide: Decide = leave_waiting) -> Run:
+async def follow(store: Store, run_id: str, *, show: Show, decide: Decide = leave_waiting, after: int = 0) -> Run:
     """Show the run until it has ended, or until only a decision that `decide` left open can move it on.
 
-    Raises UnknownId.
+    Its events above number `after` are shown. Raises UnknownId.
     """
     offered: set[str] = set()
-    seen = 0
+    seen = after
     while True:
         changed = store.bell.listen(run_id)
         now = await look(store, run_id, after=seen)

@@ -38,6 +38,11 @@ def fits_a_host(action: Action) -> bool:
     return _size(action) <= SHOWN_CHARACTERS
 
 
+def a_host_decides(action: Action) -> bool:
+    """Whether a yes may come from this client's user; a no may come from anybody."""
+    return action.level == "host" and fits_a_host(action)
+
+
 def action_view(shown: ShownAction, spoken: Spoken) -> ActionView:
     action = shown.action
     return ActionView(
@@ -65,7 +70,7 @@ def how_to_decide(action: Action, spoken: Spoken) -> str:
 def next_for(shown: ShownAction) -> str:
     """What a host's model is to do about an action."""
     action, place = shown.action, shown.place
-    if action.level != "host" or not fits_a_host(action):
+    if not a_host_decides(action):
         return f"Tell the user that only a person can decide {action.id}, as actions[{place}].how says; you cannot."
     if not shown.complete:
         return f"Have the earlier actions decided first; then get_run shows the arguments of {action.id}."

@@ -14,7 +14,7 @@ from journal.store import Store
 from journal.values import JsonObject
 from server.installed import Spoken
 
-from .action_view import action_view, next_for, shown_actions, time_text
+from .action_view import a_host_decides, action_view, next_for, shown_actions, time_text
 from .run_view import (
     RUN_VIEW_VERSION,
     RunLine,
@@ -29,13 +29,14 @@ from .view_size import ANSWER, fitted, shortened
 _STEPS = 40
 _SUMMARY = 200
 _NAMED = 3
+_AT_WORK = frozenset({"planning", "running"})
 _COUNTED_AS = {"pending": "waiting", "partial": "failed", "refused": "failed", "cancelled": "skipped"}
 
 
 async def run_view(
     store: Store, run_id: str, *, command: str, config: Path | None = None, detail: bool = False
 ) -> RunView:
-    """The run as it is now; short while it is unfinished unless `detail`. Raises UnknownId.
+    """The run as it is now; short while it is at work unless `detail`. Raises UnknownId.
 
     `command` is how steprelay is called in this installation, `config` the `--config` that its commands need, for the
     sentences that tell a person what to type.
@@ -46,7 +47,7 @@ async def run_view(
     waiting = [action for action in actions if action.state == "waiting"]
     shown = shown_actions(waiting)
     needs = None if run.ended else await needed_settings(store, run)
-    full, spoken = detail or run.ended, Spoken(command, config)
+    full, spoken = detail or run.status not in _AT_WORK, Spoken(command, config)
     view = RunView(
         version=RUN_VIEW_VERSION,
         run_id=run.id,
@@ -81,7 +82,7 @@ async def needed_settings(store: Store, run: Run) -> str | None:
 
 async def _run_line(store: Store, run: Run, living: Sequence[Lease]) -> RunLine:
     needs = None if run.ended else _lacking(run, living)
-    waits = "person" if run.status == "awaiting_approval" else None
+    waits = "person" if run.status == "awaiting_approval" and run.wake_at != 0 else None
     return RunLine(
         run_id=run.id,
         goal=store.outlet.text(shortened(run.goal, _SUMMARY)),
@@ -154,8 +155,7 @@ def _message(
             f"Start steprelay with that file, or type `{spoken(f'runs resume {run.id}')}` to bind it to other settings."
         )
     if run.status == "awaiting_approval":
-        level = "a person, outside this client" if any(a.level != "host" for a in actions) else "its user"
-        return f"Run {run.id} waits for {level} to decide: {_named(actions)}."
+        return f"Run {run.id} {_awaited(actions)}."
     if run.status == "planning":
         return f"Run {run.id} is being planned, or waits for its turn."
     done = sum(step.ended_at is not None for step in steps)
@@ -163,10 +163,19 @@ def _message(
     return f"Run {run.id} is at work: {done} of {len(steps)} steps have ended{waits}."
 
 
+def _awaited(actions: Sequence[Action]) -> str:
+    """Which action waits for whom; where none does, one was decided a moment ago."""
+    by_user = [action for action in actions if a_host_decides(action)]
+    by_person = [action for action in actions if not a_host_decides(action)]
+    asked = (("its user", by_user), ("a person outside this client", by_person))
+    told = [f"for {who} to decide: {_named(each)}" for who, each in asked if each]
+    return f"waits {'; and '.join(told)}" if told else "goes on in a moment: a decision is being acted on"
+
+
 def _named(actions: Sequence[Action]) -> str:
     names = [f"{action.tool or action.kind} ({action.id})" for action in actions[:_NAMED]]
     more = [f"{len(actions) - _NAMED} more"] if len(actions) > _NAMED else []
-    return ", ".join([*names, *more]) or "an action"
+    return ", ".join([*names, *more])
 
 
 def _next_actions(run: Run) -> list[str]:
