@@ -6,10 +6,11 @@ from pathlib import Path
 import anyio
 import pytest
 from gate_case import PLAN, Runs, Server, call, failing, gate_of, open_runs, server, tool, worker_call
-from mcp.types import CallToolResult
+from mcp.types import CallToolResult, TextContent
 
 from downstream.door import Called, ToolEnd, Waiting
 from downstream.gate.calls import Outgoing, ToolDoor
+from downstream.servers.results import DID_RUN
 from downstream.settings import ServerSettings, ToolOptions
 from downstream.tools import Tool
 from journal.actions import LevelTooLow
@@ -255,3 +256,18 @@ async def test_a_lost_call_of_a_tool_that_is_gone_may_have_been_harmless_but_is_
         called = await denied(await runs.drive(), call("mail.send", TO_ANA))
     assert isinstance(called, Called)
     assert (called.ok, there.sent) == (False, [SENT])
+
+
+async def test_an_effect_whose_answer_is_no_use_counts_as_done(tmp_path: Path) -> None:
+    """A reply that breaks its schema did run: the same call made again by a worker waits for a person."""
+    there = Server()
+    text = TextContent(type="text", text="mail ran the call, but its answer does not fit what it promised")
+    there.answer = lambda out: CallToolResult(content=[text], is_error=True, _meta={DID_RUN: True})
+    async with open_runs(tmp_path) as runs:
+        door, journal = there.door(SEND, policy=FREE), await runs.drive()
+        end = await door(journal, call("mail.send", TO_ANA))
+        assert isinstance(end, Called)
+        assert (end.ok, end.effect, [intent.state for intent in await journal.intents()]) == (False, True, ["done"])
+        again = await door(journal, replace(call("mail.send", TO_ANA), key="other", origin="worker"))
+        assert isinstance(again, Waiting)
+        assert len(there.sent) == 1

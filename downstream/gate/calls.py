@@ -185,8 +185,9 @@ class ToolDoor:
                 raw = await self._send_out(out)
             except CallFailed as again:
                 return await self._lost(pending, begun, again, began=began)
-        called = await self._called(pending, begun, normalise(raw))
-        return await self._end(pending, begun, called, began=began)
+        result = normalise(raw)
+        called = await self._called(pending, begun, result)
+        return await self._end(pending, begun, called, began=began, did_run=result.did_run)
 
     async def _called(self, pending: _Pending, begun: _Begun, result: Normalised) -> Called:
         journal, case, outlet = pending.journal, begun.case, pending.journal.outlet
@@ -218,10 +219,12 @@ class ToolDoor:
         await journal.lose_call(pending.call.key)
         return await self._carry_out(pending)
 
-    async def _end(self, pending: _Pending, begun: _Begun, called: Called, *, began: float) -> Called:
+    async def _end(
+        self, pending: _Pending, begun: _Begun, called: Called, *, began: float, did_run: bool = False
+    ) -> Called:
         journal, case = pending.journal, begun.case
         ms = round(1000 * (journal.world.monotonic() - began))
-        state: IntentState = "done" if called.ok else "failed"
+        state: IntentState = "done" if called.ok or did_run else "failed"
         await journal.end_call(
             pending.call.key,
             pending.meaning,

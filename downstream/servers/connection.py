@@ -20,6 +20,7 @@ from .exchange import new_exchange
 from .failures import AnsweredBadly, CallFailed, ServerUnavailable, asks_back, explain, why_not_open
 from .listing import Listing
 from .listing_read import read_listing
+from .results import DID_RUN
 from .transports import Surroundings, open_transport
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,8 @@ class Connection:
             except (MCPError, ValidationError, RuntimeError) as error:
                 meant = explain(name, error, exchange)
                 if isinstance(meant, AnsweredBadly):
-                    return CallToolResult(content=[TextContent(type="text", text=str(meant))], is_error=True)
+                    said, mark = TextContent(type="text", text=str(meant)), {DID_RUN: True} if meant.did_run else None
+                    return CallToolResult(content=[said], is_error=True, _meta=mark)
                 if meant.lost:
                     session.lost.set()
                 raise meant from error

@@ -53,7 +53,11 @@ class CallFailed(SteprelayError):
 
 
 class AnsweredBadly(SteprelayError):
-    """The call ran, and what the server answered is an error or does not fit."""
+    """The server answered with an error, or (`did_run`) with a result that does not fit what it promised."""
+
+    def __init__(self, text: str, *, did_run: bool = False) -> None:
+        self.did_run = did_run
+        super().__init__(text)
 
 
 def asks_back(server: str) -> CallFailed:
@@ -78,7 +82,8 @@ def explain(
         )
     if isinstance(error, MCPError):
         return _refused(server, error, exchange) or _answered(server, error, exchange)
-    return AnsweredBadly(f"{server} ran the call, but its answer does not fit what it promised: {_words(error)}")
+    text = f"{server} ran the call, but its answer does not fit what it promised: {_words(error)}"
+    return AnsweredBadly(text, did_run=True)
 
 
 def why_not_open(error: BaseException, *, said: str) -> str:

@@ -38,11 +38,16 @@ class Blob:
     content: bytes
 
 
+DID_RUN = "steprelay/did_run"
+"""Our mark, in `_meta`, on an answer that the connection had to make up for a call that ran."""
+
+
 @dataclass(frozen=True)
 class Normalised:
     """`value_data` is the structured content, else the text as it came; `text` is cleaned for models.
 
-    `empty` marks a result in which there is nothing; `structured` says that `text` is JSON.
+    `empty` marks a result in which there is nothing; `structured` says that `text` is JSON; `did_run` that the call had
+    its effect though its answer is no use.
     """
 
     ok: bool
@@ -51,6 +56,7 @@ class Normalised:
     empty: bool
     blobs: tuple[Blob, ...] = ()
     structured: bool = False
+    did_run: bool = False
 
 
 def normalise(result: CallToolResult) -> Normalised:
@@ -78,6 +84,7 @@ def normalise(result: CallToolResult) -> Normalised:
         empty=not blobs and (_is_hollow(data) if data is not None else text.strip() in _HOLLOW_TEXTS),
         blobs=tuple(blobs),
         structured=data is not None and not text.strip(),
+        did_run=bool((result.meta or {}).get(DID_RUN)),
     )
 
 
