@@ -103,10 +103,9 @@ async def test_stdout_carries_only_protocol_while_servers_print_and_the_script_f
 
 
 @e2e
-@pytest.mark.parametrize("goal", ["half \ud800", [[[]]]], ids=["half a character", "nested too deeply"])
-async def test_a_request_that_cannot_be_read_is_answered(tmp_path: Path, goal: Any) -> None:
-    for _ in range(300):
-        goal = goal if isinstance(goal, str) else [goal]
+@pytest.mark.parametrize("goal", [r'"half \ud800"', "[" * 300 + "]" * 300], ids=["half a character", "too deep"])
+async def test_a_request_that_cannot_be_read_is_answered(tmp_path: Path, goal: str) -> None:
+    call = '"method": "tools/call", "params": {"name": "plan_and_execute", "arguments": {"goal": ' + goal
     async with open_wire(write_settings(tmp_path, script=script(), servers={})) as wire:
         with anyio.fail_after(30):
             await wire.shake_hands()
@@ -115,7 +114,7 @@ async def test_a_request_that_cannot_be_read_is_answered(tmp_path: Path, goal: A
             await wire.send_line('{"id": true, "method": "half \\ud800"}')
             await wire.send_line('{"id": 5, "method": "cut off')
             await wire.send_line('{"id": 6}')
-            await wire.send("tools/call", {"name": "plan_and_execute", "arguments": {"goal": goal}}, 7)
+            await wire.send_line('{"jsonrpc": "2.0", "id": 7, ' + call + "}}}")
             error = (await wire.answer(7))["error"]
             await wire.send("tools/call", {"name": "list_runs", "arguments": {}}, 8)
             after = (await wire.answer(8))["result"]["structuredContent"]
