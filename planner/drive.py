@@ -145,6 +145,7 @@ class _Run:
         for intent in await self.journal.intents():
             if intent.state == "begun":
                 await self.journal.lose_call(intent.key)
+            if intent.state in ("begun", "unknown"):
                 await ask_what_became(self.journal, replace(intent, state="unknown"))
 
     async def _answer(self, close: Close, picture: Picture) -> Result | None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from downstream.policy_settings import PolicySettings
 from downstream.tool_names import has_glob, matches
 from downstream.tools import Tool
 from executors.settings import OPERATOR, REVIEWER, WorkerSettings
 from executors.tools_of_step import tools_of_worker
-
-from .reading import closest
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,15 @@ def idle_patterns(policy: PolicySettings, names: Sequence[str]) -> list[str]:
     patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(policy.rules)]
     patterns += [("policy.sinks", pattern) for pattern in policy.sinks]
     return [
-        f"{place}: no server has a tool {pattern!r}; {closest(pattern, names)}"
+        f"{place}: no server has a tool {pattern!r}; {_meant(pattern, names)}"
         for place, pattern in patterns
         if pattern.partition(".")[0] in servers and not any(matches(pattern, name) for name in names)
     ]
+
+
+def _meant(pattern: str, names: Sequence[str]) -> str:
+    near = [] if has_glob(pattern) else get_close_matches(pattern, names, n=1)
+    return f"did you mean {near[0][:120]!r}?" if near else "mend it or take it out"
 
 
 def never_allowed(policy: PolicySettings, tool: Tool) -> bool:

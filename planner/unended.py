@@ -3,6 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from downstream.door import Waiting
+from downstream.gate.unknown import ask_what_became
 from journal.run_journal import RunJournal
 from journal.steps import StepRow
 
@@ -51,8 +53,12 @@ async def _calls(journal: RunJournal) -> tuple[dict[str, list[str]], dict[str, l
     done: defaultdict[str, list[str]] = defaultdict(list)
     for intent in await journal.intents():
         if intent.state == "unknown":
-            action = await journal.action(f"{intent.key}/unknown")
-            lost[intent.step].append(intent.call if action is None else action.id)
-        elif intent.state == "done":
+            asked = await ask_what_became(journal, intent)
+            said = "unknown" if isinstance(asked, Waiting) else asked.choice
+            if said in ("unknown", "give_up"):
+                lost[intent.step].append(asked.action if isinstance(asked, Waiting) else asked.id)
+        else:
+            said = intent.state
+        if said == "done":
             done[intent.step].append(f"{intent.tool} {intent.call}")
     return lost, done

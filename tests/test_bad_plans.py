@@ -146,7 +146,7 @@ async def test_prose_in_place_of_a_plan_is_asked_for_in_every_way_and_then_given
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("deep", [70, 400, 900, 5_000])
+@pytest.mark.parametrize("deep", [70, 900])
 async def test_a_plan_nested_too_deeply_is_given_back_and_ends_no_run(tmp_path: Path, deep: int) -> None:
     nested = "[" * deep + "]" * deep
     text = json.dumps({"steps": [echo("a", text="HERE")]}).replace('"HERE"', nested)

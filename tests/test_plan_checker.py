@@ -336,7 +336,7 @@ def test_a_rule_or_sink_for_a_tool_that_its_server_does_not_have_is_a_warning() 
     policy = PolicySettings.model_validate_json(json.dumps({"rules": rules, "sinks": {"outbox.sent": ["/to"]}}))
     assert idle_patterns(policy, [tool.full_name for tool in TOOLS]) == [
         "policy.rules[0]: no server has a tool 'notes.serch'; did you mean 'notes.search'?",
-        "policy.rules[1]: no server has a tool 'notes.del_*'; did you mean 'notes.read'?",
+        "policy.rules[1]: no server has a tool 'notes.del_*'; mend it or take it out",
         "policy.sinks: no server has a tool 'outbox.sent'; did you mean 'outbox.send'?",
     ]
 
