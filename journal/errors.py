@@ -54,4 +54,6 @@ class BudgetReached(SteprelayError):
 
     def __init__(self, limit: str, *, allowed: float, used: float) -> None:
         self.limit, self.allowed, self.used = limit, allowed, used
-        super().__init__(f"the budget {limit} is used up: {used:g} of {allowed:g}")
+        super().__init__(
+            f"the budget {limit} does not reach: {used:g} of {allowed:g} is used, and more would be needed"
+        )

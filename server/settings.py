@@ -59,11 +59,6 @@ class Settings:
     warnings: tuple[str, ...]
     fingerprint: str
 
-    @property
-    def fallback_worker(self) -> str:
-        """Who takes the whole goal where no plan holds: the first configured worker, else `operator`."""
-        return self.workers[0].name if self.has_own_workers else "operator"
-
 
 def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = False) -> Settings:
     """The settings of a found file, or the defaults.

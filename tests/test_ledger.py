@@ -95,7 +95,7 @@ async def test_a_call_made_again_under_its_key_counts_again(tmp_path: Path) -> N
             await journal.begin_call(model("k", tokens=400))
             await journal.abandon_call("k", Spent(300, 100))
         assert await journal.usage() == Usage(model_calls=2, input_tokens=600, output_tokens=200)
-        with pytest.raises(BudgetReached, match="the budget tokens is used up: 800 of 1000"):
+        with pytest.raises(BudgetReached, match="the budget tokens does not reach: 800 of 1000 is used"):
             await journal.begin_call(model("k", tokens=400))
 
 
@@ -128,7 +128,7 @@ async def test_what_an_earlier_drive_had_set_aside_is_lost_but_for_tool_calls_wi
             ("unpriced", "lost", 100, 1),
         ]
         await new.begin_call(model("known", tokens=300))
-        with pytest.raises(BudgetReached, match="the budget tokens is used up: 715 of 1000"):
+        with pytest.raises(BudgetReached, match="the budget tokens does not reach: 715 of 1000 is used"):
             await new.begin_call(model("more", tokens=200))
 
 
@@ -138,7 +138,7 @@ async def test_the_day_bounds_all_runs_of_an_owner_together(tmp_path: Path) -> N
         first = await take(store, await create(store, goal="one"), limits=limits)
         await first.begin_call(model("k", usd=4.0))
         second = await take(store, await create(store, goal="two"), limits=limits)
-        with pytest.raises(BudgetReached, match="the budget usd_day is used up: 4 of 5"):
+        with pytest.raises(BudgetReached, match="the budget usd_day does not reach: 4 of 5 is used"):
             await second.begin_call(model("k", usd=2.0))
         await second.begin_call(model("free", usd=0.0))
         clock.at += 86_400

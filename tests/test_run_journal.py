@@ -126,7 +126,7 @@ async def test_a_budget_that_is_reached_leaves_nothing_of_the_call_behind(tmp_pa
     async with open_own_store(tmp_path) as store:
         journal = await take(store, await create(store))
         before = await dump(store)
-        with pytest.raises(BudgetReached, match="the budget tool_calls is used up: 0 of 10"):
+        with pytest.raises(BudgetReached, match="the budget tool_calls does not reach: 0 of 10 is used"):
             await journal.begin_call(Reservation("k", Amount(tool_calls=11)), intent=INTENT)
         assert await dump(store) == before
 
@@ -339,7 +339,7 @@ async def test_only_driven_time_counts(tmp_path: Path) -> None:
         assert (again.driven_seconds, (await again.usage()).seconds) == (30, 30)
         await again.begin_call(RESERVATION)
         clock.at += 31
-        with pytest.raises(BudgetReached, match="the budget seconds is used up: 61 of 60"):
+        with pytest.raises(BudgetReached, match="the budget seconds does not reach: 61 of 60 is used"):
             await again.begin_call(Reservation("k2", Amount(tool_calls=1)))
         await again.begin_call(Reservation("answer", Amount(model_calls=1), purpose="answer"))
 

@@ -233,6 +233,7 @@ BROKEN = {
     "no entry": ("revise:\n- decision: finish\n- 7\n", 3, "revise.1"),
     "infinite": ("answer:\n  delay: .inf\n", 2, "finite"),
     "deep": (f"plan: {'[' * 70}{']' * 70}", 1, "nested deeper"),
+    "much too deep": (f"plan: {'[' * 5000}{']' * 5000}", 1, "nested deeper"),
 }
 
 

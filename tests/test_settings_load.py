@@ -47,7 +47,7 @@ secrets: [MY_TOKEN_VARIABLE]
     assert [worker.name for worker in settings.workers] == ["researcher", "reviewer"]
     assert [(rule.verb, rule.tool) for rule in settings.policy.rules][1] == ("ask", "bank.send")
     assert settings.policy.rules[1].when["/amount"].conditions == {"gt": 100}
-    assert (settings.budget.usd_is_written, settings.fallback_worker) == (True, "researcher")
+    assert (settings.budget.usd_is_written, settings.workers[0].name) == (True, "researcher")
     assert sqlite_path(settings.store) == Path("/absolute/path.db")
     assert settings.warnings == (
         "policy.rules[1] names server 'bank', which is not in mcpServers; known are fs",
@@ -61,7 +61,7 @@ def test_no_file_means_defaults_and_the_built_in_workers() -> None:
     classes = {worker.name: worker.classes for worker in settings.workers}
     assert classes == {"researcher": {"read", "egress"}, "operator": None, "writer": None, "reviewer": {"read"}}
     assert {worker.name: worker.tools for worker in settings.workers}["writer"] == ()
-    assert (settings.servers, settings.fallback_worker, settings.budget.usd_is_written) == ((), "operator", False)
+    assert (settings.servers, settings.has_own_workers, settings.budget.usd_is_written) == ((), False, False)
     assert sqlite_path(settings.store) == state_folder() / "steprelay.db"
     assert local_engine(settings.engine).runs == 16
 

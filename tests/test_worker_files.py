@@ -41,7 +41,7 @@ Be brief.
     assert worker.tools == ("fs.read_file", "git.log", "fs.search_*")
     assert worker.disallowed_tools == ("fs.search_secret",)
     assert settings.warnings == ()
-    assert (settings.fallback_worker, settings.workers[-1].name) == ("code-reviewer", "reviewer")
+    assert (settings.workers[0].name, settings.workers[-1].name) == ("code-reviewer", "reviewer")
 
 
 def test_no_tools_key_means_all_tools_and_an_empty_one_none(tmp_path: Path) -> None:

@@ -160,6 +160,8 @@ class _Document:
             told: Any = error
             mark = told.problem_mark or told.context_mark
             raise ScriptError(self.path, mark.line + 1 if mark else 1, f"not YAML: {told.problem}") from error
+        except RecursionError as error:
+            raise ScriptError(self.path, 1, f"nested deeper than {_DEEPEST}") from error
         except YAMLError as error:
             raise ScriptError(self.path, 1, "not YAML: it holds a character that YAML does not allow") from error
         return {} if root is None else self._data(root, ())
