@@ -1,16 +1,15 @@
-# Every target first makes .venv: with uv where it is installed, else with python3 and pip, which fetches uv. It is made
-# again when pyproject.toml or uv.lock changed. Without uv, `make PYTHON=python3.12 test` names the interpreter.
+# Every target first makes .venv from the hashes in requirements.lock: with uv where it is installed, else with python3
+# and pip. It is made again when pyproject.toml or the lock changed. Without uv, `make PYTHON=python3.12 test` names the
+# interpreter. `make lock` (with uv) writes the lock anew after a change of dependencies.
 
 PYTHON ?= python3
-UV_VERSION := 0.13.9
 BIN := .venv/bin
 READY := .venv/ready
 
-export UV_PROJECT_ENVIRONMENT := .venv
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: check clean demo format lint test test-slow
+.PHONY: check clean demo format lint lock test test-slow
 
 check: lint
 	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
@@ -38,13 +37,19 @@ format: $(READY)
 clean:
 	rm -rf .venv .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist htmlcov
 
-$(READY): pyproject.toml uv.lock
+lock:
+	uv pip compile pyproject.toml --group dev --universal --generate-hashes --python-version 3.11 --quiet \
+		--custom-compile-command "make lock" --output-file requirements.lock
+
+$(READY): pyproject.toml requirements.lock
 	@if command -v uv >/dev/null; then \
-		uv sync --locked; \
+		uv venv --quiet --clear --python ">=3.11" .venv && \
+		uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
+		uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
 	else \
 		$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steprelay needs Python 3.11 or later: make PYTHON=python3.11 ...")' && \
-		$(PYTHON) -m venv .venv && \
-		$(BIN)/pip install --quiet uv==$(UV_VERSION) && \
-		$(BIN)/uv sync --locked --inexact --python $(BIN)/python; \
+		$(PYTHON) -m venv --clear .venv && \
+		$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+		$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	fi
 	@touch $@
