@@ -1,5 +1,5 @@
 # Every target first makes .venv from the hashes in requirements.lock: with uv where it is installed, else with python3
-# and pip. It is made again when pyproject.toml or the lock changed. Without uv, `make PYTHON=python3.12 test` names the
+# and pip, which fetches uv. It is made again when pyproject.toml or the lock changed. Without uv, `make PYTHON=python3.12 test` names the
 # interpreter. `make lock` (with uv) writes the lock anew after a change of dependencies.
 
 PYTHON ?= python3
@@ -49,7 +49,9 @@ $(READY): pyproject.toml requirements.lock
 	else \
 		$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steprelay needs Python 3.11 or later: make PYTHON=python3.11 ...")' && \
 		$(PYTHON) -m venv --clear .venv && \
-		$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
-		$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .; \
+		sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock && \
+		$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.lock && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .; \
 	fi
 	@touch $@
