@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 import toys
 from mcp.shared.message import SessionMessage
@@ -89,6 +90,8 @@ async def test_a_server_that_died_while_idle_is_started_again_without_an_error(t
             children = toys.children_of(os.getpid())
             os.kill(toys.calls(log)[0]["pid"], signal.SIGKILL)
             assert await toys.wait_until_gone(children) == []
+            while box.is_open:
+                await anyio.lowlevel.checkpoint()
             await box.call("echo", {"text": "two"}, timeout=20)
     assert [line["arguments"]["text"] for line in toys.calls(log)] == ["one", "two"]
 

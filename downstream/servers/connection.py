@@ -70,6 +70,11 @@ class Connection:
         self._scope = anyio.CancelScope()
         self._stopped = anyio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that is not known to be lost."""
+        return self._session is not None and not self._session.lost.is_set()
+
     async def listing(self, *, fresh: bool = False) -> Listing:
         """What the server lists, opening it where it is not; `fresh` asks it again. Raises ServerUnavailable."""
         was_open = self._session is not None
