@@ -89,7 +89,7 @@ class Session:
 def claude() -> list[str]:
     found = third_party.install("claude")
     if isinstance(found, third_party.Missing):
-        pytest.skip(found.reason)
+        pytest.skip(found.reason)  # no npm, or the package cannot be had: the reason says which
     return found.command
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import httpx
+import model_server as m
 import pytest
 import toys
 from anyio.abc import Process
@@ -100,6 +101,30 @@ async def test_stdout_carries_only_protocol_while_servers_print_and_the_script_f
             assert await wire.process.wait() == 0
     assert (view["stop_reason"], view["steps"]["succeeded"]) == ("error", 2)
     assert {line.get("method", "answer") for line in wire.lines} == {"answer", "notifications/progress"}
+
+
+@e2e
+async def test_stdout_carries_only_protocol_while_litellm_fails(tmp_path: Path) -> None:
+    """A worker is asked, and its server refuses the key: litellm itself prints advice where nobody stops it."""
+    task = {"id": "say", "kind": "worker", "title": "Say", "worker": "operator", "task": "Say it.", "tools": []}
+    steps = [call_step("one", "loud.look_up", key="a"), task]
+    refused = m.on({"status": 401}, role="worker") + m.on({"status": 401}, role="answer")
+    with m.serve_model(m.planner(steps) + refused) as model:
+        reached = {"api_base": f"{model.url}/v1", "api_key": "not-a-secret-1"}
+        settings = {"model": "openai/scripted", "model_options": reached, "revise": "never"}
+        servers = {"loud": toys.entry(toys.bad("print"))}
+        config = write_settings(tmp_path, script=script(), servers=servers, settings=settings)
+        async with open_wire(config) as wire:
+            with anyio.fail_after(90):
+                await wire.shake_hands()
+                await wire.send("tools/call", {"name": "plan_and_execute", "arguments": {"goal": "Look."}}, 1)
+                view = (await wire.answer(1))["result"]["structuredContent"]
+                await wire.close_stdin()
+                with contextlib.suppress(anyio.IncompleteRead):
+                    await wire.answer(99)
+        assert {"planner", "worker"} <= {request.role for request in model.requests}
+    assert [step["status"] for step in view["step_list"]] == ["succeeded", "failed"], view
+    assert [line["id"] for line in wire.lines] == [0, 1]
 
 
 @e2e

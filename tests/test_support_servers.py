@@ -230,7 +230,7 @@ async def test_a_third_party_server_starts(
     monkeypatch.chdir(tmp_path)
     installed = await anyio.to_thread.run_sync(third_party.install, server)
     if isinstance(installed, third_party.Missing):
-        pytest.skip(installed.reason)
+        pytest.skip(installed.reason)  # no npm or registry here: the reason says which
     async with open_stdio_host([*installed.command, *arguments]) as host:
         with anyio.fail_after(30):
             tools = (await host.client.list_tools()).tools
