@@ -106,7 +106,14 @@ async def test_stdout_carries_only_protocol_while_servers_print_and_the_script_f
 @e2e
 async def test_stdout_carries_only_protocol_while_litellm_fails(tmp_path: Path) -> None:
     """A worker is asked, and its server refuses the key: litellm itself prints advice where nobody stops it."""
-    task = {"id": "say", "kind": "worker", "title": "Say", "worker": "operator", "task": "Say it.", "tools": []}
+    task: dict[str, Any] = {
+        "id": "say",
+        "kind": "worker",
+        "title": "Say",
+        "worker": "operator",
+        "task": "Say it.",
+        "tools": [],
+    }
     steps = [call_step("one", "loud.look_up", key="a"), task]
     refused = m.on({"status": 401}, role="worker") + m.on({"status": 401}, role="answer")
     with m.serve_model(m.planner(steps) + refused) as model:
