@@ -15,7 +15,7 @@ import anyio
 
 from .errors import StoreError
 from .locks import check_locks
-from .schema import MIGRATIONS, VERSION
+from .migration import check_version, migrate
 from .world import World
 
 T = TypeVar("T")
@@ -62,11 +62,13 @@ class Database:
     """A store that is open. Use `open_database`.
 
     `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
-    that raised leaves nothing behind. Changes that arrive together share one commit.
+    that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count them.
     """
 
     def __init__(self, path: Path, world: World) -> None:
         self.path = path
+        self.changes = 0
+        self.commits = 0
         self._world = world
         self._changes: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._queries: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
@@ -146,10 +148,11 @@ class Database:
         results: list[tuple[_Job[Any], Any, Exception | None]] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
-            _check_version(self.path, connection)
+            check_version(self.path, connection)
             for job in live:
                 results.append((job, *self._try_change(connection, job)))
             connection.execute("COMMIT")
+            self.commits += 1
         except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
             _roll_back(connection)
             results = [(job, None, _explained(self.path, error)) for job in live]
@@ -157,6 +160,7 @@ class Database:
             if problem is not None:
                 job.done.set_exception(problem)
             else:
+                self.changes += 1
                 self._world.reach(f"{job.point}.committed")
                 job.done.set_result(result)
 
@@ -231,43 +235,13 @@ def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         if writes:
             connection.execute("PRAGMA journal_mode = WAL")
-            _migrate(path, connection)
+            migrate(path, connection)
         else:
             connection.execute("PRAGMA query_only = ON")
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _migrate(path: Path, connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    found = _version_of(connection)
-    if found > VERSION:
-        connection.execute("ROLLBACK")
-        raise _newer(path, found)
-    for number in range(found, VERSION):
-        for statement in MIGRATIONS[number].split(";"):
-            if statement.strip():
-                connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
-
-
-def _version_of(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _check_version(path: Path, connection: sqlite3.Connection) -> None:
-    found = _version_of(connection)
-    if found != VERSION:
-        raise _newer(path, found)
-
-
-def _newer(path: Path, found: int) -> StoreError:
-    return StoreError(
-        f"{path} has schema {found}, this release knows {VERSION}; upgrade steprelay, or set `store` to another file"
-    )
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -1,7 +1,22 @@
-"""The store's tables, as numbered migrations. Each is additive; its number is the schema version it leads to."""
+"""The store's tables, as numbered migrations; each one's number is the schema version it leads to."""
 
-MIGRATIONS: tuple[str, ...] = (
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Migration:
+    """Statements that bring the tables one version further.
+
+    One is additive if releases that know only the version before may go on writing beside it.
     """
+
+    sql: str
+    additive: bool
+
+
+_FIRST = Migration(
+    additive=False,
+    sql="""
     CREATE TABLE runs (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, fingerprint TEXT NOT NULL, settings_path TEXT NOT NULL,
         goal TEXT NOT NULL, goal_label TEXT NOT NULL, context TEXT NOT NULL, options TEXT NOT NULL,
@@ -77,4 +92,18 @@ MIGRATIONS: tuple[str, ...] = (
     """,
 )
 
+# Releases of version 1 refuse to write to any other, so they must be closed first.
+_SECOND = Migration(
+    additive=False,
+    sql="""
+    ALTER TABLE runs ADD COLUMN origin TEXT;
+    CREATE INDEX runs_by_end ON runs (ended_at) WHERE ended_at IS NOT NULL;
+    ALTER TABLE memo ADD COLUMN seal TEXT;
+    ALTER TABLE intents ADD COLUMN driver TEXT;
+    ALTER TABLE intents ADD COLUMN deadline REAL;
+    CREATE TABLE imports (run TEXT PRIMARY KEY, owner TEXT NOT NULL, data TEXT NOT NULL, at REAL NOT NULL);
+    """,
+)
+
+MIGRATIONS = (_FIRST, _SECOND)
 VERSION = len(MIGRATIONS)

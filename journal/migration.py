@@ -1,0 +1,74 @@
+"""Brings a store to the schema of this release, and keeps releases apart that could not share one."""
+
+import socket
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import StoreError
+from .locks import is_free
+from .schema import MIGRATIONS, Migration
+
+_DEAD_SECONDS = 30.0
+"""A process of another machine whose heartbeat is older has died (DESIGN section 3)."""
+
+
+def migrate(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Make or upgrade the tables in one transaction.
+
+    Raises StoreError for a store of a newer release, and where a process of an older one is at work that could not
+    go on beside this schema; then nothing has changed.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _upgrade(path, connection, migrations)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def check_version(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Raises StoreError once a newer release has changed the store so that this one may not write any more."""
+    if _number(connection, "application_id") > len(migrations):
+        raise _newer(path, _number(connection, "user_version"), len(migrations))
+
+
+def _upgrade(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    found, known = _number(connection, "user_version"), len(migrations)
+    if found > known:
+        raise _newer(path, found, known)
+    missing = list(migrations[found:])
+    if found and not all(migration.additive for migration in missing):
+        _check_alone(path, connection)
+    for migration in missing:
+        for statement in migration.sql.split(";"):
+            if statement.strip():
+                connection.execute(statement)
+    # The lowest version whose release may still write here: that of the last change which is not additive.
+    lowest = max(number for number, migration in enumerate(migrations, start=1) if not migration.additive)
+    connection.execute(f"PRAGMA application_id = {lowest}")
+    connection.execute(f"PRAGMA user_version = {known}")
+
+
+def _check_alone(path: Path, connection: sqlite3.Connection) -> None:
+    """Raises StoreError while another process is at work on the store."""
+    for lease_id, pid, host, heartbeat in connection.execute("SELECT id, pid, host, heartbeat_at FROM leases"):
+        here = host == socket.gethostname()
+        alive = not is_free(path.parent / "leases" / lease_id) if here else time.time() - heartbeat < _DEAD_SECONDS
+        if alive:
+            raise StoreError(
+                f"{path} must be upgraded, and process {pid} on {host} still works on it with an older release; "
+                "close that (the host that started it, or `steprelay serve`) and try again"
+            )
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _newer(path: Path, found: int, known: int) -> StoreError:
+    return StoreError(
+        f"{path} has schema {found}, this release knows {known}; upgrade steprelay, or set `store` to another file"
+    )
