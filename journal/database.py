@@ -62,7 +62,7 @@ class Database:
     """A store that is open. Use `open_database`.
 
     `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
-    that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count them.
+    that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count.
     """
 
     def __init__(self, path: Path, world: World) -> None:

@@ -326,6 +326,7 @@ async def test_a_process_stops_writing_once_a_newer_release_has_migrated_the_sto
     async with open_database(tmp_path / "store.db", World()) as database:
         with sqlite3.connect(database.path) as connection:
             connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+            connection.execute(f"PRAGMA application_id = {VERSION + 1}")
         connection.close()
         with pytest.raises(StoreError, match="upgrade steprelay"):
             await database.write("x", put("a"))
