@@ -9,7 +9,7 @@ READY := .venv/ready
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: check clean demo format lint lock test test-slow
+.PHONY: bench chaos check clean demo format lint lock test test-slow
 
 check: lint
 	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
@@ -26,6 +26,16 @@ test: lint
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# Some minutes on a machine that does nothing else; `make bench QUICK=1` is rough and takes one.
+bench: $(READY)
+	$(BIN)/python -m benchmarks $(if $(QUICK),--quick,--write)
+
+# 200 kills with one, two and three processes: `make chaos SEED=7 KILLS=50 PROCESSES=2`. What went wrong is kept.
+chaos: $(READY)
+	@state=$$(mktemp -d) && echo "state in $$state" && PYTHONPATH=.:tests/support \
+		$(BIN)/python tests/support/chaos.py $$state $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) \
+		$(if $(PROCESSES),--processes $(PROCESSES)) && rm -r $$state
 
 demo: $(READY)
 	$(BIN)/steprelay demo --approve all

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BaseModel, Field, PositiveFloat, SecretStr,
 from journal.settings import SETTINGS, placed
 
 from .policy_settings import Effect, Matcher, PolicyRule, PolicySettings
-from .tool_names import fits, read_tool_name
+from .reconcile_settings import NameOrMore, Reconcile
+from .tool_names import fits
 
 __all__ = [
     "SCRIPTED",
@@ -22,6 +23,7 @@ __all__ = [
     "PolicyRule",
     "PolicySettings",
     "Price",
+    "Reconcile",
     "Role",
     "ServerOptions",
     "ServerSettings",
@@ -55,8 +57,12 @@ class ToolOptions(BaseModel):
     idempotent: bool = False
     idempotency_key: str | None = None
     """The argument that is filled with a key, so that a repeat is safe."""
-    reconcile: Annotated[str, AfterValidator(read_tool_name)] | None = None
-    """The read tool, `server.tool`, that tells whether a call took place."""
+    reconcile: NameOrMore | None = None
+    """The read tool that tells whether a call took place: its name, or more about how to ask it."""
+
+    @property
+    def how_to_reconcile(self) -> Reconcile | None:
+        return Reconcile(tool=self.reconcile) if isinstance(self.reconcile, str) else self.reconcile
 
 
 class ServerOptions(BaseModel):

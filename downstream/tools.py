@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from journal.canonical import digest
-from journal.values import JsonObject
+from journal.values import Json, JsonObject
 
 ToolClass: TypeAlias = Literal["read", "egress", "write", "destructive", "unknown"]
 """What a call may do: read within the user's own data, read an open world, write, destroy, or nobody knows."""
@@ -27,11 +27,25 @@ class Tool:
     class_: ToolClass
     idempotent: bool = False
     cache: bool = True
+    filled: str | None = None
+    """The argument that the gate fills in, whoever makes the call."""
 
     @property
     def full_name(self) -> str:
         """`server.tool`, as settings, plans and people write it."""
         return f"{self.server}.{self.name}"
+
+    @property
+    def open_schema(self) -> JsonObject:
+        """The input schema without what the gate fills in: what plans and models are shown and held to."""
+        if self.filled is None:
+            return self.input_schema
+        properties = {name: part for name, part in self._part("properties", {}).items() if name != self.filled}
+        required = [name for name in self._part("required", []) if name != self.filled]
+        return self.input_schema | {"properties": properties, "required": required}
+
+    def _part(self, keyword: str, absent: Json) -> Json:
+        return self.input_schema.get(keyword) or absent
 
     @property
     def pin(self) -> str:

@@ -1,6 +1,6 @@
 """What a step was given, as a model is shown it: each value as data, large ones as a piece with a handle."""
 
-from journal.artifacts import NewArtifact
+from journal.artifacts import ArtifactNotKept, NewArtifact
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, Value
 
@@ -32,21 +32,26 @@ async def _for_worker(journal: RunJournal, job: AnyJob, step: str) -> str:
     text = shown(value.data)
     if len(text) <= SHOWN_WHOLE:
         return wrapped(text, origin=f"step {step}")
-    handle = await _handle(journal, job, step, value, text=text)
+    whole = await _whole(journal, job, step, value, text=text)
     piece = wrapped(_head_and_tail(text, _HEAD + _TAIL), origin=f"step {step}")
-    return (
-        f'{piece}\nThis is a part; the whole is the artifact {handle}: read_artifact, or {{"$artifact": "{handle}"}}.'
-    )
+    return f"{piece}\nThis is a part; {whole}."
 
 
-async def _handle(journal: RunJournal, job: AnyJob, step: str, value: Value, *, text: str) -> str:
+async def _whole(journal: RunJournal, job: AnyJob, step: str, value: Value, *, text: str) -> str:
+    """Where the worker finds the whole value, or why it does not."""
     media_type = "text/plain" if isinstance(value.data, str) else "application/json"
 
     async def keep() -> Json:
         new = NewArtifact(job.step.id, "", media_type, text.encode("utf-8", "replace"), value.label)
-        return (await journal.artifacts.add(journal.run.id, new)).id
+        try:
+            return (await journal.artifacts.add(journal.run.id, new)).id
+        except ArtifactNotKept as problem:
+            return {"not_kept": str(problem)}
 
-    return str(await journal.memo(f"{job.key}/input.{step}", Meaning("input", job.meaning), keep))
+    handle = await journal.memo(f"{job.key}/input.{step}", Meaning("input", job.meaning), keep)
+    if not isinstance(handle, str):
+        return f"the whole could not be kept: {handle['not_kept']}"
+    return f'the whole is the artifact {handle}: read_artifact, or {{"$artifact": "{handle}"}}'
 
 
 def _head_and_tail(text: str, limit: int) -> str:

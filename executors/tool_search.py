@@ -34,7 +34,7 @@ def _rarity(containing: int, total: int) -> float:
 
 
 def _words_of(tool: Tool) -> list[str]:
-    arguments = " ".join(tool.input_schema.get("properties", {}))
+    arguments = " ".join(tool.open_schema.get("properties", {}))
     return _words(tool.full_name) * _NAME_WEIGHT + _words(f"{tool.title} {tool.description} {arguments}")
 
 

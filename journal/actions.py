@@ -10,6 +10,7 @@ from .database import Row, Transaction
 from .errors import DecisionRefused, UnknownId
 from .events import NewEvent, append_event
 from .outlet import Outlet
+from .read_only import refuse_imported
 from .values import Json, JsonObject
 from .world import World
 
@@ -140,6 +141,7 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
     the decision is a record only.
     """
     now = world.now()
+    refuse_imported(tx, action.run)
     _refuse_unfit(action, decision, now)
     state = "withdrawn" if decision.choice in SAYS_NO and decision.via == "approve_action" else "decided"
     changed = tx.change(
@@ -181,7 +183,8 @@ def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
 
 
 def supersede(tx: Transaction, action: Action) -> bool:
-    """End a waiting or approved action because something else takes its place."""
+    """End a waiting or approved action because something else takes its place. Raises ReadOnlyRun."""
+    refuse_imported(tx, action.run)
     sql = "UPDATE actions SET state = 'superseded', handled = 1 WHERE id = ? AND state IN ('waiting', 'decided')"
     return tx.change(sql, (action.id,)) == 1
 
@@ -225,8 +228,11 @@ def actions_of(tx: Transaction, run_id: str, *, state: ActionState | None = None
 
 
 def waiting_actions(tx: Transaction, *, owner: str) -> list[Action]:
-    """All that waits for this owner, oldest first."""
-    sql = "SELECT * FROM actions WHERE owner = ? AND state = 'waiting' ORDER BY created_at, rowid"
+    """All that waits for this owner, oldest first; in imported runs nothing does."""
+    sql = (
+        "SELECT * FROM actions WHERE owner = ? AND state = 'waiting' AND run NOT IN (SELECT run FROM imports)"
+        " ORDER BY created_at, rowid"
+    )
     return [_action(row) for row in tx.rows(sql, (owner,))]
 
 

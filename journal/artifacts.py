@@ -1,22 +1,33 @@
 """Results too large for a context, kept whole in files: written, synced and renamed before their row is committed."""
 
-import hashlib
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio.to_thread
 
+from .artifact_files import read_whole, remove, write_whole
 from .database import Database, Row, Transaction
-from .errors import StoreError, UnknownId
+from .errors import SteprelayError, StoreError, UnknownId
 from .values import Label
 from .world import World
+
+_MIB = 1 << 20
 
 
 class ArtifactLost(StoreError):
     """What was kept is gone or was changed on disk; no later try will find it."""
+
+
+class ArtifactNotKept(SteprelayError):
+    """There is no room for an artifact, by the limits or on the disk; its run goes on without it."""
+
+
+@dataclass(frozen=True)
+class ArtifactLimits:
+    """How many MiB of artifacts one run may keep, and a whole store (`retention` in the settings)."""
+
+    run_mib: int = 64
+    store_mib: int = 2048
 
 
 @dataclass(frozen=True)
@@ -49,34 +60,67 @@ def _anyone(tx: Transaction) -> None:
 class Artifacts:
     """The artifacts of a store. File names are ids, never text of a model or server."""
 
-    def __init__(self, database: Database, world: World, guard: Callable[[Transaction], None] = _anyone) -> None:
+    def __init__(
+        self,
+        database: Database,
+        world: World,
+        *,
+        limits: ArtifactLimits,
+        guard: Callable[[Transaction], None] = _anyone,
+    ) -> None:
+        self.folder = database.path.parent / "artifacts"
         self._database = database
         self._world = world
+        self._limits = limits
         self._guard = guard
-        self._folder = database.path.parent / "artifacts"
 
     def guarded(self, guard: Callable[[Transaction], None]) -> "Artifacts":
         """The same artifacts, where adding one needs that `guard` does not raise."""
-        return Artifacts(self._database, self._world, guard)
+        return Artifacts(self._database, self._world, limits=self._limits, guard=guard)
 
     async def add(self, run_id: str, new: NewArtifact) -> Artifact:
-        """Keep `new.content`. Raises StoreError if the disk does not take it, or UnknownId."""
+        """Keep `new.content`. Raises ArtifactNotKept where there is no room for it, or UnknownId."""
+        # Asked before and after: nothing is written in vain, and of two at once only one takes the last room.
+        await self._database.read(lambda tx: self.check_room(tx, run_id, len(new.content)))
         artifact_id = self._world.new_id("f")
         try:
-            sha256 = await anyio.to_thread.run_sync(_write_whole, self._folder / run_id, artifact_id, new.content)
+            sha256 = await anyio.to_thread.run_sync(write_whole, self.folder / run_id, artifact_id, new.content)
         except OSError as error:
-            raise StoreError(f"{self._folder}: {error.strerror}; free some space, nothing kept is lost") from error
+            raise ArtifactNotKept(f"{self.folder}: {error.strerror}; free some space there") from error
         self._world.reach("artifact.file")
         size = len(new.content)
         kept = Artifact(artifact_id, run_id, new.step, new.call, new.media_type, size, sha256, new.label)
+        await self._put_row(kept)
+        return kept
 
+    async def _put_row(self, kept: Artifact) -> None:
         def change(tx: Transaction) -> None:
             self._guard(tx)
+            self.check_room(tx, kept.run, kept.size)
             if _insert(tx, kept, self._world.now()) != 1:
-                raise UnknownId("run", run_id)
+                raise UnknownId("run", kept.run)
 
-        await self._database.write("artifact.row", change)
-        return kept
+        try:
+            await self._database.write("artifact.row", change)
+        except SteprelayError as error:
+            # Its space may be what the store lacks for going on.
+            await anyio.to_thread.run_sync(remove, self.folder / kept.run / kept.id)
+            if isinstance(error, StoreError):
+                raise ArtifactNotKept(str(error)) from error
+            raise
+
+    def check_room(self, tx: Transaction, run_id: str, size: int) -> None:
+        """Raises ArtifactNotKept where so many more bytes are too many."""
+        sizes, limits = "SELECT COALESCE(SUM(size), 0) FROM artifacts", self._limits
+        if tx.rows(f"{sizes} WHERE run = ?", (run_id,))[0][0] + size > limits.run_mib * _MIB:
+            raise ArtifactNotKept(
+                f"all large results of one run may take {limits.run_mib:,} MiB (retention.run_artifacts_mib)"
+            )
+        if tx.rows(sizes)[0][0] + size > limits.store_mib * _MIB:
+            raise ArtifactNotKept(
+                f"the large results of all runs may take {limits.store_mib:,} MiB (retention.store_artifacts_mib); "
+                "`steprelay runs prune --older-than DAYS` makes room"
+            )
 
     async def get(self, artifact_id: str, *, run_id: str) -> Artifact:
         """Raises UnknownId, also for an artifact of another run."""
@@ -87,11 +131,12 @@ class Artifacts:
         return _artifact(row)
 
     async def content(self, artifact: Artifact) -> bytes:
-        """The whole file; raises ArtifactLost if it is gone or was changed."""
-        path = self._folder / artifact.run / artifact.id
+        """The whole file. Raises ArtifactLost if it is gone or was changed, UnknownId if its run was removed."""
+        path = self.folder / artifact.run / artifact.id
         try:
-            content, sha256 = await anyio.to_thread.run_sync(_read_whole, path)
+            content, sha256 = await anyio.to_thread.run_sync(read_whole, path)
         except OSError as error:
+            await self.get(artifact.id, run_id=artifact.run)
             raise ArtifactLost(
                 f"artifact {artifact.id} cannot be read: {error.strerror}; run its step again"
             ) from error
@@ -102,34 +147,6 @@ class Artifacts:
     async def of_run(self, run_id: str) -> list[Artifact]:
         sql = "SELECT * FROM artifacts WHERE run = ? ORDER BY created_at, id"
         return [_artifact(row) for row in await self._database.read(lambda tx: tx.rows(sql, (run_id,)))]
-
-
-def _write_whole(folder: Path, name: str, content: bytes) -> str:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = folder / f"{name}.part"
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(folder / name)
-    _sync_folders(folder, folder.parent, folder.parent.parent)
-    return hashlib.sha256(content).hexdigest()
-
-
-def _sync_folders(*folders: Path) -> None:
-    # Windows has no way to sync a folder.
-    if sys.platform != "win32":  # pragma: no branch
-        for folder in folders:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-def _read_whole(path: Path) -> tuple[bytes, str]:
-    content = path.read_bytes()
-    return content, hashlib.sha256(content).hexdigest()
 
 
 def _insert(tx: Transaction, kept: Artifact, at: float) -> int:

@@ -27,7 +27,7 @@ def append_audit(tx: Transaction, line: AuditLine, *, owner: str, at: float, out
     last = tx.row("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1")
     seq, prev = (int(last["seq"]) + 1, str(last["hash"])) if last else (1, GENESIS)
     data = canonical(outlet.json(line.data)).decode()
-    hash_ = _chained(prev, [seq, owner, at, line.run, line.type, data])
+    hash_ = chained(prev, [seq, owner, at, line.run, line.type, data])
     tx.change(
         "INSERT INTO audit (seq, owner, at, run, type, data, prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (seq, owner, at, line.run, line.type, data, prev, hash_),
@@ -42,11 +42,11 @@ def verify_chain(rows: Iterable[Row]) -> int | None:
     prev = GENESIS
     for count, row in enumerate(rows, start=1):
         fields = [row[name] for name in ("seq", "owner", "at", "run", "type", "data")]
-        if row["seq"] != count or row["prev"] != prev or row["hash"] != _chained(prev, fields):
+        if row["seq"] != count or row["prev"] != prev or row["hash"] != chained(prev, fields):
             return int(row["seq"])
         prev = row["hash"]
     return None
 
 
-def _chained(prev: str, fields: list[Json]) -> str:
+def chained(prev: str, fields: list[Json]) -> str:
     return hashlib.sha256(prev.encode() + canonical(fields)).hexdigest()

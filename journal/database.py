@@ -1,6 +1,7 @@
 """The SQLite store: one writer thread with group commit, one reader thread, WAL and full synchronisation."""
 
 import asyncio
+import json
 import queue
 import sqlite3
 import threading
@@ -22,6 +23,9 @@ T = TypeVar("T")
 Row = sqlite3.Row
 
 _BUSY_SECONDS = 30.0
+"""For so long the lock of another process is waited for."""
+_SMALLEST = 512
+"""SQLite takes a file with less in it for an empty one, and would begin anew."""
 _GROUP = 64
 """At most so many changes share one commit."""
 
@@ -63,13 +67,16 @@ class Database:
 
     `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
     that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count.
+    Once the file shows damage, nothing more is read or written: going on could cost what is still whole.
     """
 
-    def __init__(self, path: Path, world: World) -> None:
+    def __init__(self, path: Path, world: World, *, patience: float = _BUSY_SECONDS) -> None:
         self.path = path
         self.changes = 0
         self.commits = 0
         self._world = world
+        self._patience = patience
+        self._damage: StoreError | None = None
         self._changes: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._queries: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._closed = False
@@ -93,6 +100,8 @@ class Database:
     ) -> T:
         if self._closed:
             raise StoreError(f"{self.path} was closed; nothing more is read or written here")
+        if self._damage is not None:
+            raise self._damage
         job = _Job(point, work, Future[T]())
         jobs.put(job)
         # The threads are ours and know no event loop, so a concurrent future carries the result across.
@@ -123,7 +132,7 @@ class Database:
         if not ready.set_running_or_notify_cancel():
             return
         try:
-            connection = _connect(self.path, writes=writes)
+            connection = _connect(self.path, writes=writes, world=self._world, patience=self._patience)
         except (sqlite3.Error, StoreError) as error:
             ready.set_exception(_explained(self.path, error))
             return
@@ -138,10 +147,8 @@ class Database:
                 continue
             try:
                 job.done.set_result(job.work(Transaction(connection)))
-            except sqlite3.Error as error:
-                job.done.set_exception(_explained(self.path, error))
             except Exception as error:  # noqa: BLE001  # handed to whoever waits
-                job.done.set_exception(error)
+                job.done.set_exception(self._told(error))
 
     def _commit_group(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
         live = [job for job in group if job.done.set_running_or_notify_cancel()]
@@ -155,7 +162,8 @@ class Database:
             self.commits += 1
         except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
             _roll_back(connection)
-            results = [(job, None, _explained(self.path, error)) for job in live]
+            told = self._told(error)
+            results = [(job, None, told) for job in live]
         for job, result, problem in results:
             if problem is not None:
                 job.done.set_exception(problem)
@@ -176,17 +184,29 @@ class Database:
                 raise
             connection.execute("ROLLBACK TO change")
             connection.execute("RELEASE change")
-            return None, _explained(self.path, error) if isinstance(error, sqlite3.Error) else error
+            return None, self._told(error)
         self._world.reach(f"{job.point}.written")
         return result, None
 
+    def _told(self, error: Exception) -> Exception:
+        """The error as whoever waits is to see it; damage is remembered."""
+        if not isinstance(error, sqlite3.Error | json.JSONDecodeError):
+            return error
+        explained = _explained(self.path, error)
+        if _is_damage(error):
+            self._damage = explained
+        return explained
+
 
 @asynccontextmanager
-async def open_database(path: Path, world: World) -> AsyncGenerator[Database]:
-    """Open (and create or migrate) the store at `path`; raises StoreError that names the file and the way out."""
+async def open_database(path: Path, world: World, *, patience: float = _BUSY_SECONDS) -> AsyncGenerator[Database]:
+    """Open (and create or migrate) the store at `path`; raises StoreError that names the file and the way out.
+
+    The lock of another process is waited for with `patience`, in seconds.
+    """
     _make_private(path)
     check_locks(path.parent / "leases")
-    database = Database(path, world)
+    database = Database(path, world, patience=patience)
     threads: list[threading.Thread] = []
     try:
         for run, name in ((database.run_writer, "journal-writer"), (database.run_reader, "journal-reader")):
@@ -221,6 +241,15 @@ def _storable(value: Any) -> Any:
 
 
 def _make_private(path: Path) -> None:
+    rest, size = path.with_name(f"{path.name}-wal"), _size(path)
+    if path.is_file() and 0 < size < _SMALLEST:
+        raise _explained(path, sqlite3.DatabaseError("file is not a database"))
+    # SQLite would throw away what belongs to a database that is not there, committed as it may be.
+    if _size(rest) and not size:
+        raise StoreError(
+            f"{path} is missing or empty, but {rest.name} beside it holds what belongs to it; put {path.name} back, or "
+            f"move {rest.name} away to begin with an empty store"
+        )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600, exist_ok=True)
@@ -228,14 +257,28 @@ def _make_private(path: Path) -> None:
         raise StoreError(f"{path} cannot be written ({error.strerror}); set `store` to a folder you own") from error
 
 
-def _connect(path: Path, *, writes: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS)
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _connect(path: Path, *, writes: bool, world: World, patience: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=patience)
     try:
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA synchronous = FULL")
+        # On macOS only: a sync alone leaves what was written in the drive's cache.
+        connection.execute("PRAGMA fullfsync = ON")
         if writes:
-            connection.execute("PRAGMA journal_mode = WAL")
-            migrate(path, connection)
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(
+                    f"{path}: SQLite can't write ahead here (its journal stays {mode}), so processes could not share "
+                    "it; set `store` to a file in a local folder"
+                )
+            migrate(path, connection, now=world.now())
         else:
             connection.execute("PRAGMA query_only = ON")
     except BaseException:
@@ -249,15 +292,27 @@ def _roll_back(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
+def _is_damage(error: Exception) -> bool:
+    """Whether the file holds what neither SQLite nor we can have written."""
+    words = ("malformed", "not a database", "Could not decode")
+    return isinstance(error, json.JSONDecodeError) or any(word in str(error) for word in words)
+
+
 def _explained(path: Path, error: Exception) -> StoreError:
     if isinstance(error, StoreError):
         return error
     text = str(error)
-    if "locked" in text:
+    if _is_damage(error):
+        text = text if "not a database" in text else "database disk image is malformed"
+        way = (
+            "the file is damaged, and nothing more is read or written here; close all that use it, then move it away "
+            "or restore a copy: without one a new one is made"
+        )
+    elif "locked" in text:
         way = "another process holds it for too long; close it or set `store` to another file"
-    elif "malformed" in text or "not a database" in text:
-        way = "the file is damaged; move it away or restore a copy, and a new one is made"
-    elif "full" in text or "I/O" in text or "readonly" in text:
+    elif "I/O" in text:
+        way = "free some space or check the disk; what was committed is kept"
+    elif "full" in text or "readonly" in text:
         way = "free some space or make it writable; what was committed is kept"
     elif "unable to open" in text:
         way = "make sure that it is a file in a folder you own, or set `store` to another file"

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .database import Database, Row, Transaction
+from .database import Row, Transaction
 from .outlet import Outlet
 from .values import JsonObject
 
@@ -68,10 +68,10 @@ def append_event(tx: Transaction, run_id: str, event: NewEvent, *, at: float, ou
     return seq
 
 
-async def events_of(database: Database, run_id: str, *, after: int = 0, limit: int = 10_000) -> list[Event]:
+def events_of(tx: Transaction, run_id: str, *, after: int = 0, limit: int = 10_000) -> list[Event]:
     """The run's events with a number above `after`, in order."""
     sql = "SELECT * FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
-    return [_event(row) for row in await database.read(lambda tx: tx.rows(sql, (run_id, after, limit)))]
+    return [_event(row) for row in tx.rows(sql, (run_id, after, limit))]
 
 
 def _event(row: Row) -> Event:

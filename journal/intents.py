@@ -10,9 +10,16 @@ from .values import JsonObject
 IntentState: TypeAlias = Literal["begun", "done", "failed", "unknown", "not_done", "given_up"]
 
 
+PAST = "past/"
+"""Before the key of a call that the run which this one continues has made; no call of this run has such a key."""
+
+
 @dataclass(frozen=True)
 class NewIntent:
-    """A call about to be sent; `action` and `action_hash` name the approval that it uses up, if it needed one."""
+    """A call about to be sent; `action` and `action_hash` name the approval that it uses up, if it needed one.
+
+    `deadline` is the Unix time until when it may go out or be answered.
+    """
 
     call: str
     step: str
@@ -23,11 +30,16 @@ class NewIntent:
     action: str | None = None
     action_hash: str | None = None
     audit: JsonObject | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True)
 class Intent:
-    """`epoch` tells which drive sent it; `state` `begun` in a later epoch means that the outcome is not known."""
+    """`epoch` tells which drive sent it; `state` `begun` in a later epoch means that the outcome is not known.
+
+    `driver` is the lease of the process that began it, which may send it until `deadline`; `sends` counts how often it
+    was begun.
+    """
 
     run: str
     key: str
@@ -42,22 +54,38 @@ class Intent:
     epoch: int
     begun_at: float
     ended_at: float | None
+    driver: str | None
+    deadline: float | None
+    sends: int
+
+    @property
+    def past(self) -> bool:
+        """Whether another run made the call, of which this one is a fork."""
+        return self.key.startswith(PAST)
 
 
 def insert_intent(tx: Transaction, run: Row, key: str, new: NewIntent, *, at: float) -> None:
-    """Write the intent down inside a change; one sent again after a person's `retry` replaces its old row."""
+    """Write the intent down inside a change; one that is sent again replaces its old row."""
+    before = tx.row("SELECT sends FROM intents WHERE run = ? AND key = ?", (run["id"], key))
     tx.change(
         "INSERT OR REPLACE INTO intents (run, owner, key, call, step, tool, class, arguments, arguments_hash, action,"
-        " state, epoch, begun_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'begun', ?, ?)",
+        " state, epoch, begun_at, driver, deadline, sends)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'begun', ?, ?, ?, ?, ?)",
         (
             *(run["id"], run["owner"], key, new.call, new.step, new.tool, new.class_, json.dumps(new.arguments)),
-            *(new.arguments_hash, new.action, run["epoch"], at),
+            *(new.arguments_hash, new.action, run["epoch"], at, run["driver"], new.deadline),
+            before["sends"] + 1 if before else 1,
         ),
     )
 
 
 def end_intent(tx: Transaction, run_id: str, key: str, state: IntentState, *, at: float) -> None:
     tx.change("UPDATE intents SET state = ?, ended_at = ? WHERE run = ? AND key = ?", (state, at, run_id, key))
+
+
+def extend_intent(tx: Transaction, run_id: str, key: str, *, deadline: float) -> None:
+    """Let a call that was begun go out, or be answered, until `deadline`."""
+    tx.change("UPDATE intents SET deadline = ? WHERE run = ? AND key = ?", (deadline, run_id, key))
 
 
 def get_intent(tx: Transaction, run_id: str, key: str) -> Intent | None:
@@ -71,11 +99,14 @@ def intents_of(tx: Transaction, run_id: str) -> list[Intent]:
 
 
 def same_effect(tx: Transaction, run_id: str, *, tool: str, arguments_hash: str, besides: str) -> Intent | None:
-    """A call of this run, other than `besides`, with the same tool and arguments that succeeded or may have."""
+    """A call of this run or of one it continues, those first, with the same tool and arguments that ran or may have.
+
+    Not that with the key `besides`.
+    """
     row = tx.row(
         "SELECT * FROM intents WHERE run = ? AND tool = ? AND arguments_hash = ? AND key != ?"
-        " AND state IN ('begun', 'done', 'unknown') LIMIT 1",
-        (run_id, tool, arguments_hash, besides),
+        " AND state IN ('begun', 'done', 'unknown') ORDER BY substr(key, 1, ?) != ? LIMIT 1",
+        (run_id, tool, arguments_hash, besides, len(PAST), PAST),
     )
     return None if row is None else _intent(row)
 

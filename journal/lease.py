@@ -12,7 +12,7 @@ import anyio
 
 from .database import Transaction
 from .errors import StoreError
-from .locks import held, is_free
+from .locks import held, is_free, sweep
 from .store import Store
 from .tasks import open_tasks
 
@@ -79,7 +79,9 @@ class LeaseWatch:
         if heartbeat != lease.heartbeat_at:
             since = world.monotonic()
             self._seen[lease.id] = (lease.heartbeat_at, since)
-        return world.now() - lease.heartbeat_at > DEAD_SECONDS and world.monotonic() - since > _GRACE_SECONDS
+        # A clock that was set back leaves a heartbeat in the future, which is as wrong as one that is too old.
+        is_off = abs(world.now() - lease.heartbeat_at) > DEAD_SECONDS
+        return is_off and world.monotonic() - since > _GRACE_SECONDS
 
 
 @asynccontextmanager
@@ -109,10 +111,7 @@ async def forget_dead(store: Store, living: list[Lease]) -> None:
     )
     parameters = (*keep, store.world.now() - DEAD_SECONDS)
     await store.database.write("lease.forget", lambda tx: tx.change(sql, parameters))
-    for path in _folder(store).iterdir():
-        # One that is just being made is not locked yet.
-        if path.suffix != ".part" and is_free(path):
-            path.unlink(missing_ok=True)
+    sweep(_folder(store))
 
 
 async def _renew(store: Store, lease: Lease, every: float) -> None:

@@ -130,16 +130,17 @@ def release(tx: Transaction, run: Row, key: str) -> None:
     )
 
 
-def settle_lost(tx: Transaction, run: Row) -> None:
-    """Settle what an earlier drive had reserved: lost in full, but for tool calls that have no intent: given back."""
+def settle_lost(tx: Transaction, run_id: str, *, before: int) -> None:
+    """Settle what drives of epochs before this one had reserved and never settled: lost in full, but for tool calls
+    that have no intent: given back."""
     tx.change(
         "DELETE FROM ledger WHERE run = ? AND epoch < ? AND state = 'reserved' AND kind = 'tool'"
         " AND key NOT IN (SELECT key FROM intents WHERE run = ledger.run)",
-        (run["id"], run["epoch"]),
+        (run_id, before),
     )
     tx.change(
         "UPDATE ledger SET state = 'lost', input_tokens = tokens WHERE run = ? AND epoch < ? AND state = 'reserved'",
-        (run["id"], run["epoch"]),
+        (run_id, before),
     )
 
 
@@ -163,9 +164,12 @@ def _check(tx: Transaction, run: Row, reservation: Reservation, *, limits: Limit
         " WHERE run = ? AND NOT (key = ? AND epoch = ?)",
         (run["id"], reservation.key, run["epoch"]),
     )[0]
-    today = "SELECT COALESCE(SUM(usd), 0) usd FROM ledger WHERE owner = ? AND at > ?"
-    day = tx.rows(today, (run["owner"], at - _DAY))[0]["usd"]
     wanted, share = reservation.amount, 0.0 if reservation.purpose == "answer" else ANSWER_SHARE
+    day = 0.0
+    if wanted.usd:
+        # Over all runs of a day: not to be added up for calls that cost nothing.
+        today = "SELECT COALESCE(SUM(usd), 0) usd FROM ledger WHERE owner = ? AND at > ?"
+        day = tx.rows(today, (run["owner"], at - _DAY))[0]["usd"]
     checks = (
         ("model_calls", wanted.model_calls, row["model_calls"], limits.model_calls, _kept_calls(limits, share)),
         ("tool_calls", wanted.tool_calls, row["tool_calls"], limits.tool_calls, 0),

@@ -1,7 +1,8 @@
 """The engine that needs nothing: this process drives its own runs and adopts those of processes that died."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+import math
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
@@ -25,8 +26,9 @@ _TICK = 0.5
 """Seconds between two looks at whether anything changed: what other processes decide arrives within that."""
 _FULL_LOOK = 1.0
 """Seconds between two looks at all runs where nothing changed: a death and a wake-up time leave no trace."""
+_FIRST_HOLD_OFF = 0.2
 HOLD_OFF_SECONDS = 5.0
-"""A run whose store failed under it is not driven again before that."""
+"""A run whose store failed under it is tried again soon after, then not more often than that."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class EngineOptions:
 class LocalEngine:
     """Drives what nobody alive drives, under its own settings fingerprint. Use `open_local_engine`.
 
-    `trouble` says why nothing can be driven here, while that is so.
+    `trouble` says why nothing can be driven here, while that is so, `trouble_of` why a run can't.
     """
 
     def __init__(self, store: Store, lease: Lease, drive: Drive, options: EngineOptions) -> None:
@@ -58,16 +60,23 @@ class LocalEngine:
         self._options = options
         self._watch = LeaseWatch(store)
         self._driven: set[str] = set()
+        self._failed: set[str] = set()
+        self._held: dict[str, str] = {}
         self._woken: set[str] = set()
         self._poke = anyio.Event()
         self._seen = -1
         self._looked_at = 0.0
+        self._wall = math.inf
 
     async def wake(self, run_id: str) -> None:
         """Look for work now; the run is one of ours from here on."""
         self._woken.add(run_id)
         self._store.bell.ring(run_id)
         self._poke.set()
+
+    def trouble_of(self, run_id: str) -> str | None:
+        """Why the run is held up here, while the store fails under it."""
+        return self._held.get(run_id, self.trouble)
 
     async def serve(self, group: TaskGroup) -> None:
         """Look for runs to drive until cancelled: at once when woken, else twice a second."""
@@ -92,7 +101,10 @@ class LocalEngine:
             self._seen, self._looked_at = version, now
 
     async def _start_ready(self, group: TaskGroup) -> None:
-        ready = await self._store.ready(fingerprint=self._options.fingerprint)
+        # A clock that was set back would have runs sleep for as long as it was set back.
+        wall, before = self._store.world.now(), self._wall
+        ready = await self._store.ready(fingerprint=self._options.fingerprint, all_clocks=wall < before)
+        self._wall = wall
         if not self._options.adopts:
             ready = [run for run in ready if run.id in self._woken]
         living: list[str] = []
@@ -110,16 +122,30 @@ class LocalEngine:
         try:
             if (journal := await self._take(ready)) is not None:
                 await self._drive_whole(journal)
+            self._failed.discard(ready.id)
         except Exception as error:
             # Whatever befalls one run, the others and the engine go on.
             if any(isinstance(leaf, Fenced) for leaf in _leaves(error)):
                 log.info("run_taken_over", extra={"run": ready.id})
             else:
-                log.exception("run_stopped", extra={"run": ready.id})
-                await anyio.sleep(self._options.hold_off)
+                stores = [str(leaf) for leaf in _leaves(error) if isinstance(leaf, StoreError)]
+                if not stores:
+                    log.exception("run_stopped", extra={"run": ready.id})
+                await self._hold_off(ready.id, stores)
         finally:
+            self._held.pop(ready.id, None)
             self._driven.discard(ready.id)
             self._poke.set()
+
+    async def _hold_off(self, run_id: str, errors: Sequence[str]) -> None:
+        """Have readers see why the run is held up, and let some time pass."""
+        if errors:
+            log.error("run_stopped", extra={"run": run_id, "error": errors[0]})
+        self._held[run_id] = errors[0] if errors else "an internal error, which the log has"
+        self._store.bell.ring(run_id)
+        again = run_id in self._failed
+        self._failed.add(run_id)
+        await anyio.sleep(self._options.hold_off if again else min(_FIRST_HOLD_OFF, self._options.hold_off))
 
     async def _take(self, ready: Ready) -> RunJournal | None:
         run = await self._store.run(ready.id)

@@ -4,47 +4,58 @@ import os
 import secrets
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import StoreError
 
+_WINDOWS = sys.platform == "win32"
+"""There a file that is open anywhere can be neither renamed nor removed."""
+
 
 @contextmanager
-def held(path: Path) -> Generator[None]:
+def held(path: Path, *, in_place: bool = _WINDOWS) -> Generator[None]:
     """Hold a lock on a new file until the block ends. Raises StoreError where locks do not keep others out.
 
-    Locked under a temporary name, then renamed: nobody ever sees the file without its lock.
+    Locked under a temporary name, then renamed: nobody ever sees the file without its lock. Or `in_place`, which does
+    where nobody can remove the file meanwhile, and nobody looks at its lock before they are told of it.
     """
-    part = path.with_name(f"{path.name}.part")
+    begun = path if in_place else path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(begun, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise StoreError(
-            f"{part} cannot be written ({error.strerror}); set `store` to a file in a folder you own"
-        ) from error
+        raise _unwritable(begun, error) from error
     try:
-        if not _holds(descriptor, part):
+        if not _holds(descriptor, begun):
             raise StoreError(f"{path.parent}: file locks do not work here; set `store` to a file in a local folder")
-        part.rename(path)
+        if not in_place:
+            _rename(begun, path)
         yield
     finally:
         os.close(descriptor)
-        path.unlink(missing_ok=True)
-        part.unlink(missing_ok=True)
+        _remove(path)
+        _remove(begun)
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the file's lock, or there is no such file."""
+    """Whether nobody holds the file's lock, or there is no such file; one that cannot be opened counts as held."""
     try:
         descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return True
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
     try:
         return _try_lock(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the files whose lock nobody holds any more."""
+    for path in folder.iterdir():
+        # One that is just being made is not locked yet. Where what is open stays anyhow, no lock is touched at all.
+        if _WINDOWS or (path.suffix != ".part" and is_free(path)):
+            _remove(path)
 
 
 def check_locks(folder: Path) -> None:
@@ -58,6 +69,23 @@ def _holds(descriptor: int, path: Path) -> bool:
         return _try_lock(descriptor) and not is_free(path)
     except OSError:
         return False
+
+
+def _rename(begun: Path, path: Path) -> None:
+    try:
+        begun.rename(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"{path} cannot be written ({error.strerror}); set `store` to a file in a folder you own")
+
+
+def _remove(path: Path) -> None:
+    # Somebody has it open, or the disk fails: the next sweep removes it.
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 # Reached on Windows only.

@@ -2,7 +2,6 @@
 
 import socket
 import sqlite3
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,9 @@ _DEAD_SECONDS = 30.0
 """A process of another machine whose heartbeat is older has died (DESIGN section 3)."""
 
 
-def migrate(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+def migrate(
+    path: Path, connection: sqlite3.Connection, *, now: float, migrations: Sequence[Migration] = MIGRATIONS
+) -> None:
     """Make or upgrade the tables in one transaction.
 
     Raises StoreError for a store of a newer release, and where a process of an older one is at work that could not
@@ -22,9 +23,10 @@ def migrate(path: Path, connection: sqlite3.Connection, migrations: Sequence[Mig
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _upgrade(path, connection, migrations)
+        _upgrade(path, connection, migrations, now=now)
     except BaseException:
-        connection.execute("ROLLBACK")
+        # Which does nothing where SQLite has undone it all by itself, as on a full disk.
+        connection.rollback()
         raise
     connection.execute("COMMIT")
 
@@ -35,13 +37,15 @@ def check_version(path: Path, connection: sqlite3.Connection, migrations: Sequen
         raise _newer(path, _number(connection, "user_version"), len(migrations))
 
 
-def _upgrade(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+def _upgrade(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration], *, now: float) -> None:
     found, known = _number(connection, "user_version"), len(migrations)
     if found > known:
         raise _newer(path, found, known)
     missing = list(migrations[found:])
+    if not missing:
+        return
     if found and not all(migration.additive for migration in missing):
-        _check_alone(path, connection)
+        _check_alone(path, connection, now=now)
     for migration in missing:
         for statement in migration.sql.split(";"):
             if statement.strip():
@@ -52,16 +56,18 @@ def _upgrade(path: Path, connection: sqlite3.Connection, migrations: Sequence[Mi
     connection.execute(f"PRAGMA user_version = {known}")
 
 
-def _check_alone(path: Path, connection: sqlite3.Connection) -> None:
-    """Raises StoreError while another process is at work on the store."""
+def _check_alone(path: Path, connection: sqlite3.Connection, *, now: float) -> None:
+    """Raises StoreError while other processes are at work on the store."""
+    alive: list[str] = []
     for lease_id, pid, host, heartbeat in connection.execute("SELECT id, pid, host, heartbeat_at FROM leases"):
         here = host == socket.gethostname()
-        alive = not is_free(path.parent / "leases" / lease_id) if here else time.time() - heartbeat < _DEAD_SECONDS
-        if alive:
-            raise StoreError(
-                f"{path} must be upgraded, and process {pid} on {host} still works on it with an older release; "
-                "close that (the host that started it, or `steprelay serve`) and try again"
-            )
+        if not is_free(path.parent / "leases" / lease_id) if here else abs(now - heartbeat) < _DEAD_SECONDS:
+            alive.append(f"process {pid} on {host}")
+    if alive:
+        raise StoreError(
+            f"{path} must be upgraded, and an older release still works on it: close {', '.join(alive)} "
+            "(the host that started it, or `steprelay serve`) and try again"
+        )
 
 
 def _number(connection: sqlite3.Connection, pragma: str) -> int:

@@ -24,9 +24,12 @@ from .database import Database, Row, Transaction
 from .errors import Fenced, KeyReused, MemoMismatch, SteprelayError
 from .events import NewEvent, append_event
 from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
-from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, usage
+from .known import KnownKeys
+from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, settle_lost, usage
 from .outlet import Outlet
 from .runs import Run, RunStatus, StopReason, run_from_row
+from .seals import seal_of, sealed
+from .sending import Sending
 from .steps import StepRow, StepStatus, drop_step, put_step, set_step, steps_of
 from .values import Json, JsonObject
 from .world import World
@@ -88,10 +91,12 @@ class RunJournal:
         self.world = shared.world
         self.outlet = shared.outlet
         self.artifacts = shared.artifacts.guarded(self._hold)
+        self.sending = Sending(shared.database, run, shared.world, guard=self._hold)
         self.bell = shared.bell
         self.taken_at = shared.world.now()
         self._database = shared.database
         self._began = shared.world.monotonic()
+        self._known = KnownKeys(shared.database, run.id)
 
     @property
     def driven_seconds(self) -> float:
@@ -100,6 +105,8 @@ class RunJournal:
 
     async def recall(self, key: str, meaning: Meaning) -> Recorded | None:
         """What was recorded under `key`, if anything. Raises MemoMismatch if it meant something else."""
+        if key not in await self._known.of("memo"):
+            return None
         sql = "SELECT name, hash, value FROM memo WHERE run = ? AND key = ?"
         row = await self._database.read(lambda tx: tx.row(sql, (self.run.id, key)))
         if row is None:
@@ -109,9 +116,23 @@ class RunJournal:
             raise MemoMismatch(key, recorded=was, now=now)
         return Recorded(json.loads(row["value"]))
 
-    async def record(self, key: str, meaning: Meaning, value: Json, *, events: Sequence[NewEvent] = ()) -> None:
-        """Write a result down, with the events that tell of it. Raises Fenced, or KeyReused where there is one."""
-        await self._write("memo", lambda tx, run: self._put_memo(tx, key, meaning, value=value, events=events))
+    async def records(self, name: str) -> dict[str, Json]:
+        """By key the values of all records of this name, whatever they meant: for a run that cannot be replayed."""
+        sql = "SELECT key, value FROM memo WHERE run = ? AND name = ?"
+        rows = await self._database.read(lambda tx: tx.rows(sql, (self.run.id, name)))
+        return {row["key"]: json.loads(row["value"]) for row in rows}
+
+    async def record(
+        self, key: str, meaning: Meaning, value: Json, *, events: Sequence[NewEvent] = (), line: AuditLine | None = None
+    ) -> None:
+        """Write a result down, with what tells of it. Raises Fenced, or KeyReused where there is one."""
+
+        def change(tx: Transaction, run: Row) -> None:
+            self._put_memo(tx, key, meaning, value=value, events=events)
+            if line is not None:
+                self._audit(tx, line)
+
+        await self._write("memo", change)
 
     async def memo(self, key: str, meaning: Meaning, make: Callable[[], Awaitable[Json]]) -> Json:
         """What is recorded under `key`, else what `make` returns, recorded before it is used."""
@@ -187,15 +208,20 @@ class RunJournal:
             found = latest_action(tx, self.run.id, new.key)
             if found is not None and found.state == "waiting":
                 return found
+            self._known.note("actions", new.key)
             return create_action(tx, self.run.id, new, world=self.world, outlet=self.outlet)
 
         return await self._write("action", change)
 
     async def action(self, key: str) -> Action | None:
         """The latest action under this key, in whatever state."""
+        if key not in await self._known.of("actions"):
+            return None
         return await self._database.read(lambda tx: latest_action(tx, self.run.id, key))
 
     async def actions(self) -> list[Action]:
+        if not await self._known.of("actions"):
+            return []
         return await self._database.read(lambda tx: actions_of(tx, self.run.id))
 
     async def settle_action(self, action: Action, *, expired: bool = False) -> None:
@@ -214,6 +240,8 @@ class RunJournal:
         return await self._database.read(lambda tx: refusals_in_a_row(tx, self.run.id))
 
     async def intent(self, key: str) -> Intent | None:
+        if key not in await self._known.of("intents"):
+            return None
         return await self._database.read(lambda tx: get_intent(tx, self.run.id, key))
 
     async def intents(self) -> list[Intent]:
@@ -298,6 +326,8 @@ class RunJournal:
             now = self.world.now()
             withdrawn = "UPDATE actions SET state = 'withdrawn', handled = 1 WHERE run = ? AND state = 'waiting'"
             tx.change(f"{withdrawn} AND kind != 'unknown'", (self.run.id,))
+            # Of calls that a cancellation or a deadline cut short.
+            settle_lost(tx, self.run.id, before=self.run.epoch + 1)
             data: JsonObject = {"status": ending.status, "stop_reason": ending.stop_reason, "message": ending.message}
             self._append(tx, (NewEvent("run.ended", data),))
             said = (ending.message, ending.answer, json.dumps(ending.result, ensure_ascii=False))
@@ -306,8 +336,7 @@ class RunJournal:
                 " driver = NULL, wake_at = NULL WHERE id = ?",
                 (ending.status, ending.stop_reason, *map(self.outlet.text, said), now, self.run.id),
             )
-            line = AuditLine("run.ended", data, run=self.run.id)
-            append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)
+            self._audit(tx, AuditLine("run.ended", data | {"sealed": sealed(tx, self.run.id)}, run=self.run.id))
 
         await self._write("finish", change)
 
@@ -333,6 +362,9 @@ class RunJournal:
         if tx.change(sql, (self.driven_seconds, self.world.now(), self.run.id, self.run.epoch)) != 1:
             raise Fenced(self.run.id)
 
+    def _audit(self, tx: Transaction, line: AuditLine) -> None:
+        append_audit(tx, line, owner=self.run.owner, at=self.world.now(), outlet=self.outlet)
+
     def _append(self, tx: Transaction, events: Iterable[NewEvent]) -> None:
         for event in events:
             append_event(tx, self.run.id, event, at=self.world.now(), outlet=self.outlet)
@@ -340,27 +372,27 @@ class RunJournal:
     def _put_memo(
         self, tx: Transaction, key: str, meaning: Meaning, *, value: Json, events: Sequence[NewEvent]
     ) -> None:
+        self._known.note("memo", key)
         # JSON in ASCII gives back whatever it was given, half a surrogate pair too.
-        row = (self.run.id, self.run.owner, key, meaning.name, meaning.hash, json.dumps(value), self.run.epoch)
+        text = json.dumps(value)
+        row = (self.run.id, self.run.owner, key, meaning.name, meaning.hash, text, self.run.epoch, self.world.now())
         sql = (
-            "INSERT OR IGNORE INTO memo (run, owner, key, name, hash, value, epoch, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT OR IGNORE INTO memo (run, owner, key, name, hash, value, epoch, at, seal)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
-        if tx.change(sql, (*row, self.world.now())) != 1:
+        if tx.change(sql, (*row, seal_of(self.run.id, key, meaning.name, meaning.hash, text))) != 1:
             raise KeyReused(key)
         self._append(tx, events)
 
     def _put_intent(self, tx: Transaction, run: Row, key: str, intent: NewIntent) -> None:
-        now = self.world.now()
         if intent.action is not None and not consume(tx, intent.action, hash_=intent.action_hash or ""):
             raise ApprovalGone(f"action {intent.action} no longer allows {intent.tool}; it is asked for again")
-        insert_intent(tx, run, key, intent, at=now)
+        self._known.note("intents", key)
+        insert_intent(tx, run, key, intent, at=self.world.now())
         data = {"key": key, "call": intent.call, "step": intent.step, "tool": intent.tool, "class": intent.class_}
         said = data | {"arguments_hash": intent.arguments_hash, "action": intent.action} | (intent.audit or {})
-        line = AuditLine("intent.begun", said, run=self.run.id)
-        append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)
+        self._audit(tx, AuditLine("intent.begun", said, run=self.run.id))
 
     def _end_intent(self, tx: Transaction, run: Row, key: str, state: IntentState) -> None:
-        now = self.world.now()
-        end_intent(tx, self.run.id, key, state, at=now)
-        line = AuditLine(f"intent.{state}", {"key": key}, run=self.run.id)
-        append_audit(tx, line, owner=self.run.owner, at=now, outlet=self.outlet)
+        end_intent(tx, self.run.id, key, state, at=self.world.now())
+        self._audit(tx, AuditLine(f"intent.{state}", {"key": key}, run=self.run.id))

@@ -10,6 +10,7 @@ from .database import Row, Transaction
 from .errors import SteprelayError, UnknownId
 from .events import NewEvent, append_event
 from .outlet import Outlet
+from .read_only import refuse_imported
 from .values import JsonObject
 from .world import World
 
@@ -54,7 +55,10 @@ class NewRun:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as the journal has it. Times are Unix seconds; `result` is what the answer was made of."""
+    """A run as the journal has it. Times are Unix seconds; `result` is what the answer was made of.
+
+    `origin` is null for a run that began here; else `{"import": …}`, or `{"fork": {"run", "from"}}`.
+    """
 
     id: str
     owner: str
@@ -79,16 +83,23 @@ class Run:
     updated_at: float
     ended_at: float | None
     last_seq: int
+    origin: JsonObject | None
+
+    @property
+    def imported(self) -> bool:
+        return self.origin is not None and "import" in self.origin
 
     @property
     def ended(self) -> bool:
-        return self.status in ENDED
+        """Whether nothing will go on by itself, as in any run that was imported, whatever its status."""
+        return self.status in ENDED or self.imported
 
 
 def run_from_row(row: Row) -> Run:
     fields = {name: row[name] for name in Run.__dataclass_fields__}
     fields["options"] = json.loads(row["options"])
     fields["result"] = json.loads(row["result"] or "{}")
+    fields["origin"] = json.loads(row["origin"] or "null")
     fields["warnings"] = tuple(json.loads(row["warnings"]))
     return Run(**fields)
 
@@ -151,14 +162,18 @@ class Ready:
     cancelled: bool
 
 
-def ready_runs(tx: Transaction, *, owner: str, fingerprint: str, at: float) -> list[Ready]:
-    """Runs of these settings, and cancelled ones of any, that do not wait; oldest first. Reads an index only."""
+def ready_runs(tx: Transaction, *, owner: str, fingerprint: str, at: float, all_clocks: bool = False) -> list[Ready]:
+    """Runs of these settings, and cancelled ones of any, that do not wait; oldest first. Reads an index only.
+
+    With `all_clocks` also those that were parked later than now, by a clock that was set back since.
+    """
+    later = " OR (wake_at IS NOT NULL AND updated_at > ?)" if all_clocks else ""
     sql = (
         "SELECT id, epoch, driver, cancel_reason IS NOT NULL cancelled FROM runs"
         " WHERE owner = ? AND ended_at IS NULL AND (fingerprint = ? OR cancel_reason IS NOT NULL)"
-        " AND (driver IS NOT NULL OR status != 'awaiting_approval' OR wake_at <= ?) ORDER BY created_at, id"
+        f" AND (driver IS NOT NULL OR status != 'awaiting_approval' OR wake_at <= ?{later}) ORDER BY created_at, id"
     )
-    rows = tx.rows(sql, (owner, fingerprint, at))
+    rows = tx.rows(sql, (owner, fingerprint, at, *([at] if all_clocks else ())))
     return [Ready(row["id"], row["epoch"], row["driver"], bool(row["cancelled"])) for row in rows]
 
 
@@ -168,7 +183,11 @@ def mark_delivered(tx: Transaction, run_id: str) -> None:
 
 
 def request_cancel(tx: Transaction, run: Run, reason: str, *, at: float) -> bool:
-    """Have the run end as cancelled by whoever drives it; the first reason stays. False if it has ended already."""
+    """Have the run end as cancelled by whoever drives it; the first reason stays. False if it has ended already.
+
+    Raises ReadOnlyRun.
+    """
+    refuse_imported(tx, run.id)
     sql = (
         "UPDATE runs SET cancel_reason = COALESCE(cancel_reason, ?), wake_at = 0, updated_at = ?"
         " WHERE id = ? AND ended_at IS NULL"
@@ -179,8 +198,9 @@ def request_cancel(tx: Transaction, run: Run, reason: str, *, at: float) -> bool
 def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, at: float) -> None:
     """Let the run go on under other settings: its memo is kept, approvals not yet used are dropped.
 
-    A drive under the old settings, should one be at work, may write nothing more.
+    A drive under the old settings, should one be at work, may write nothing more. Raises ReadOnlyRun.
     """
+    refuse_imported(tx, run.id)
     tx.change("UPDATE runs SET wake_at = 0, updated_at = ? WHERE id = ?", (at, run.id))
     sql = (
         "UPDATE runs SET fingerprint = ?, settings_path = ?, driver = NULL, epoch = epoch + 1"
@@ -193,8 +213,9 @@ def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, a
 def reopen(tx: Transaction, run: Run, *, options: JsonObject, at: float) -> None:
     """Let an ended run go on (`runs resume`), with these options; its end is written again when it ends again.
 
-    A run that has not ended is left alone.
+    A run that has not ended is left alone. Raises ReadOnlyRun.
     """
+    refuse_imported(tx, run.id)
     tx.change(
         "UPDATE runs SET status = 'running', stop_reason = NULL, ended_at = NULL, cancel_reason = NULL, delivered = 0,"
         " options = ?, driver = NULL, epoch = epoch + 1, wake_at = 0, updated_at = ?"

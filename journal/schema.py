@@ -101,7 +101,18 @@ _SECOND = Migration(
     ALTER TABLE memo ADD COLUMN seal TEXT;
     ALTER TABLE intents ADD COLUMN driver TEXT;
     ALTER TABLE intents ADD COLUMN deadline REAL;
+    ALTER TABLE intents ADD COLUMN sends INTEGER NOT NULL DEFAULT 1;
     CREATE TABLE imports (run TEXT PRIMARY KEY, owner TEXT NOT NULL, data TEXT NOT NULL, at REAL NOT NULL);
+    CREATE TABLE artifacts_2 (
+        id TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL, step TEXT NOT NULL, call TEXT NOT NULL,
+        media_type TEXT NOT NULL, size INTEGER NOT NULL, sha256 TEXT NOT NULL, label TEXT NOT NULL,
+        created_at REAL NOT NULL, PRIMARY KEY (run, id)
+    );
+    INSERT INTO artifacts_2 SELECT id, run, owner, step, call, media_type, size, sha256, label, created_at
+        FROM artifacts;
+    DROP TABLE artifacts;
+    ALTER TABLE artifacts_2 RENAME TO artifacts;
+    CREATE INDEX artifacts_by_size ON artifacts (run, size);
     """,
 )
 

@@ -1,4 +1,4 @@
-"""Where the journal lies and which engine drives runs; also what every floor's settings models share."""
+"""Where the journal lies, what it keeps and which engine drives runs; also what every floor's settings models share."""
 
 import os
 from pathlib import Path, PurePath
@@ -95,6 +95,16 @@ class EngineSettings(BaseModel):
     @property
     def kind(self) -> Literal["local", "temporal"]:
         return "temporal" if self.temporal else "local"
+
+
+class RetentionSettings(BaseModel):
+    """How long runs are kept once they have ended, and how much of large results."""
+
+    model_config = SETTINGS
+
+    days: int | None = Field(default=90, ge=1)
+    run_artifacts_mib: int = Field(default=64, ge=1)
+    store_artifacts_mib: int = Field(default=2048, ge=1)
 
 
 def state_folder() -> Path:

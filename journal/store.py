@@ -2,16 +2,20 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from .actions import Action, Decision, actions_of, decide, get_action, waiting_actions
-from .artifacts import Artifacts
+from .artifacts import ArtifactLimits, Artifacts
 from .bell import Bell
 from .database import Database, Transaction, open_database
+from .errors import UnknownId
 from .events import Event, events_of
 from .intents import Intent, intents_of
 from .ledger import Limits, Usage, settle_lost, usage
 from .outlet import Outlet
+from .read_only import refuse_imported
 from .remembered import Remembered
 from .run_journal import RunJournal, Shared
 from .runs import (
@@ -31,17 +35,23 @@ from .steps import StepRow, steps_of
 from .values import JsonObject
 from .world import World
 
+T = TypeVar("T")
+
+_USUAL = ArtifactLimits()
+
 
 class Store:
     """Everything an owner may do with the store, whoever drives. Made by `open_store`."""
 
-    def __init__(self, database: Database, world: World, outlet: Outlet, *, owner: str) -> None:
+    def __init__(
+        self, database: Database, world: World, outlet: Outlet, *, owner: str, limits: ArtifactLimits = _USUAL
+    ) -> None:
         self.database = database
         self.world = world
         self.outlet = outlet
         self.owner = owner
         self.bell = Bell()
-        self.artifacts = Artifacts(database, world)
+        self.artifacts = Artifacts(database, world, limits=limits)
         self.remembered = Remembered(database, world, owner=owner)
 
     async def create_or_attach(self, new: NewRun, *, driver: str) -> tuple[str, bool]:
@@ -59,32 +69,48 @@ class Store:
     async def runs(self, *, status: str | None = None, limit: int = 20) -> list[Run]:
         return await self.database.read(lambda tx: list_runs(tx, owner=self.owner, status=status, limit=limit))
 
-    async def ready(self, *, fingerprint: str) -> list[Ready]:
-        """The runs that a process with these settings could drive now, if nobody else does; oldest first."""
-        now = self.world.now()
-        return await self.database.read(lambda tx: ready_runs(tx, owner=self.owner, fingerprint=fingerprint, at=now))
+    async def ready(self, *, fingerprint: str, all_clocks: bool = False) -> list[Ready]:
+        """The runs that a process with these settings could drive now, if nobody else does; oldest first.
+
+        With `all_clocks` also those that were parked by a clock which was set back since.
+        """
+        find = partial(ready_runs, owner=self.owner, fingerprint=fingerprint, at=self.world.now())
+        return await self.database.read(lambda tx: find(tx, all_clocks=all_clocks))
 
     async def action(self, action_id: str) -> Action:
         """Raises UnknownId."""
         return await self.database.read(lambda tx: get_action(tx, action_id, owner=self.owner))
 
     async def actions(self, run_id: str) -> list[Action]:
-        return await self.database.read(lambda tx: actions_of(tx, run_id))
+        """Raises UnknownId, as do steps, intents, usage and events: also where the run was removed a moment ago."""
+        return await self._of_run(run_id, lambda tx: actions_of(tx, run_id))
 
     async def waiting_actions(self) -> list[Action]:
         return await self.database.read(lambda tx: waiting_actions(tx, owner=self.owner))
 
     async def steps(self, run_id: str) -> list[StepRow]:
-        return await self.database.read(lambda tx: steps_of(tx, run_id))
+        return await self._of_run(run_id, lambda tx: steps_of(tx, run_id))
 
     async def intents(self, run_id: str) -> list[Intent]:
-        return await self.database.read(lambda tx: intents_of(tx, run_id))
+        return await self._of_run(run_id, lambda tx: intents_of(tx, run_id))
 
     async def usage(self, run: Run) -> Usage:
-        return await self.database.read(lambda tx: usage(tx, run.id, seconds=run.driven_seconds))
+        return await self._of_run(run.id, lambda tx: usage(tx, run.id, seconds=run.driven_seconds))
 
     async def events(self, run_id: str, *, after: int = 0) -> list[Event]:
-        return await events_of(self.database, run_id, after=after)
+        return await self._of_run(run_id, lambda tx: events_of(tx, run_id, after=after))
+
+    async def _of_run(self, run_id: str, query: Callable[[Transaction], T]) -> T:
+        def read(tx: Transaction) -> T:
+            if tx.row("SELECT 1 FROM runs WHERE id = ? AND owner = ?", (run_id, self.owner)) is None:
+                raise UnknownId("run", run_id)
+            return query(tx)
+
+        return await self.database.read(read)
+
+    async def check_writable(self, run_id: str) -> None:
+        """Raises ReadOnlyRun for one that was imported."""
+        await self.database.read(lambda tx: refuse_imported(tx, run_id))
 
     async def decide(self, action: Action, decision: Decision) -> Action:
         """Record a decision once. Raises DecisionRefused or LevelTooLow; the engine must be woken afterwards."""
@@ -128,8 +154,9 @@ class Store:
             )
             if tx.change(sql, (driver, self.world.now(), run.id, run.epoch)) != 1:
                 return None
-            settle_lost(tx, tx.rows("SELECT * FROM runs WHERE id = ?", (run.id,))[0])
-            return get_run(tx, run.id, owner=run.owner)
+            taken = get_run(tx, run.id, owner=run.owner)
+            settle_lost(tx, run.id, before=taken.epoch)
+            return taken
 
         taken = await self.database.write("take", change)
         if taken is None:
@@ -140,7 +167,9 @@ class Store:
 
 
 @asynccontextmanager
-async def open_store(path: Path, world: World, outlet: Outlet, *, owner: str) -> AsyncGenerator[Store]:
+async def open_store(
+    path: Path, world: World, outlet: Outlet, *, owner: str, limits: ArtifactLimits = _USUAL
+) -> AsyncGenerator[Store]:
     """Open (create, migrate) the store at `path`. Raises StoreError."""
     async with open_database(path, world) as database:
-        yield Store(database, world, outlet, owner=owner)
+        yield Store(database, world, outlet, owner=owner, limits=limits)

@@ -36,7 +36,7 @@ def argument_errors(tool: Tool, arguments: JsonObject, places: Sequence[Pointer]
     """What is wrong with the literal parts of these arguments; `places` are those that hold references."""
     if () in places:
         return ["arguments is an object of named arguments; a reference stands for one value inside it"]
-    validator = _validator(json.dumps(tool.input_schema))
+    validator = _validator(json.dumps(tool.open_schema))
     if validator is None:
         return []
     found = _literal_errors(validator, plain(arguments), places)
@@ -97,7 +97,7 @@ def _sentence(tool: Tool, error: "ValidationError") -> str:
     text = f"{place}: {error.message[:200]}"
     if error.validator == "required":
         return f"{text} of {tool.full_name}"
-    known: JsonObject = tool.input_schema.get("properties") or {}
+    known: JsonObject = tool.open_schema.get("properties") or {}
     if error.validator == "additionalProperties" and not error.absolute_path:
         given: Json = error.instance
         extra = next((name for name in given if name not in known), "")

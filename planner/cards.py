@@ -20,8 +20,8 @@ _SENTENCE = re.compile(r"(.+?[.!?])(\s|$)")
 
 def tool_line(tool: Tool) -> str:
     """`server.tool(path: string, limit?: integer): First sentence.`, on one line."""
-    properties: JsonObject = tool.input_schema.get("properties") or {}
-    required: list[str] = tool.input_schema.get("required") or []
+    properties: JsonObject = tool.open_schema.get("properties") or {}
+    required: list[str] = tool.open_schema.get("required") or []
     arguments = [f"{name}{'' if name in required else '?'}: {_type(schema)}" for name, schema in properties.items()]
     text = " ".join((tool.description or tool.title).split())
     first = _SENTENCE.match(text)

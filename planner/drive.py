@@ -29,6 +29,7 @@ from .plan import Plan, PlanError
 from .planning import NoRoom, make_plan, recorded_plan
 from .progress import Progress
 from .questions import plan_question, settled
+from .salvage import salvaged
 from .unended import Unended, unended_steps
 from .watch import LOOK_SECONDS, watched
 
@@ -41,12 +42,12 @@ def make_drive(desk: Desk) -> Drive:
     """The drive of every run at this desk."""
 
     async def drive(journal: RunJournal) -> None:
-        await _Run(journal, desk).drive()
+        await RunDrive(journal, desk).drive()
 
     return drive
 
 
-class _Run:
+class RunDrive:
     """One drive of one run. A Close says what brings the run to its end, None that it was parked."""
 
     def __init__(self, journal: RunJournal, desk: Desk) -> None:
@@ -64,26 +65,28 @@ class _Run:
             log.exception("no_replay", extra={"run": self.journal.run.id, "key": error.key})
             await self.journal.warn(str(error))
             close = Close("no_replay")
+            if self.progress is None:
+                self.progress = await salvaged(self.journal)
         if close is not None:
-            await self._finish(close)
+            await self.finish(close)
 
     async def _course(self) -> Close | None:
         plan = await recorded_plan(self.journal)
         if plan is None:
-            made = await watched(self.journal, self._plan)
+            made = await watched(self.journal, self.plan)
             if not isinstance(made, Plan):
                 return made if isinstance(made, Close) else Close(made)
             plan = made
         chronicle = Chronicle(self.journal, self.desk, plan)
-        self.progress = chronicle.progress
         await chronicle.replay()
+        self.progress = chronicle.progress
         if self.journal.run.options.get("review_plan"):
             answered = await watched(self.journal, self._review, deadline=lambda: False)
             if answered != "yes":
                 return answered if isinstance(answered, Close) or answered is None else Close(answered)
         return await self._carry_out(chronicle)
 
-    async def _plan(self, group: TaskGroup) -> Plan | Close:
+    async def plan(self, group: TaskGroup) -> Plan | Close:
         try:
             return await make_plan(self.journal, self.desk)
         except NoRoom as error:
@@ -129,7 +132,7 @@ class _Run:
                     await self._note_unknowns()
                     halts.out_of_time = True
 
-    async def _finish(self, close: Close) -> None:
+    async def finish(self, close: Close) -> None:
         await self._note_unknowns()
         unended = {} if self.progress is None else await unended_steps(self.journal, self.progress)
         picture = Picture.of(self.journal.run.goal, self.progress, unended)
@@ -143,6 +146,8 @@ class _Run:
     async def _note_unknowns(self) -> None:
         """Calls with an effect that were cut short: nobody knows whether they ran, so a person is asked."""
         for intent in await self.journal.intents():
+            if intent.past:
+                continue
             if intent.state == "begun":
                 await self.journal.lose_call(intent.key)
             if intent.state in ("begun", "unknown"):

@@ -30,6 +30,8 @@ from .plan import AnyStep, Plan, PlanError, listed
 By: TypeAlias = Literal["planner", "given", "fallback"]
 TRIES = 3
 """The planner is asked once and gets errors back at most twice."""
+WHOLE_GOAL = "The whole goal"
+"""What the one step is called where there is no plan."""
 _SHORTEST = 1_000
 """Tokens in which a small plan can be written; where less is left the planner is not asked."""
 _CONTEXT = 40_000
@@ -159,9 +161,13 @@ def _fallback(journal: RunJournal, bounds: Bounds) -> WorkerStep:
     built_in = built_in_workers()
     configured = [name for name, worker in bounds.workers.items() if worker not in built_in and name != REVIEWER.name]
     name = configured[0] if configured else OPERATOR.name
-    run = journal.run
-    task = f"{run.goal}\n\nContext:\n{cut(run.context, _CONTEXT)}" if run.context else run.goal
-    return WorkerStep(id="goal", kind="worker", title="The whole goal", worker=name, task=task)
+    task = task_of(journal.run.goal, journal.run.context)
+    return WorkerStep(id="goal", kind="worker", title=WHOLE_GOAL, worker=name, task=task)
+
+
+def task_of(goal: str, context: str) -> str:
+    """The goal as the task of one worker, where there is no plan for it."""
+    return f"{goal}\n\nContext:\n{cut(context, _CONTEXT)}" if context else goal
 
 
 def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:

@@ -52,6 +52,8 @@ async def _calls(journal: RunJournal) -> tuple[dict[str, list[str]], dict[str, l
     lost: defaultdict[str, list[str]] = defaultdict(list)
     done: defaultdict[str, list[str]] = defaultdict(list)
     for intent in await journal.intents():
+        if intent.past:
+            continue
         if intent.state == "unknown":
             asked = await ask_what_became(journal, intent)
             said = "unknown" if isinstance(asked, Waiting) else asked.choice

@@ -7,7 +7,21 @@ import typer
 
 from journal.errors import SteprelayError
 
-from .commands import config, decide, demo, plan, run, runs, runs_change, serve, tool_server
+from .commands import (
+    config,
+    decide,
+    demo,
+    init,
+    plan,
+    run,
+    runs,
+    runs_change,
+    runs_prune,
+    runs_replay,
+    runs_transfer,
+    serve,
+    tool_server,
+)
 from .terminal.exit_codes import code_of_error
 
 
@@ -31,6 +45,7 @@ def build_app() -> typer.Typer:
     app.command("run")(run.run)
     app.command("plan")(plan.plan)
     app.command("demo")(demo.demo)
+    app.command("init")(init.init)
     app.add_typer(_runs(), name="runs")
     app.command("approvals")(decide.approvals)
     app.command("approve")(decide.approve)
@@ -41,13 +56,16 @@ def build_app() -> typer.Typer:
 
 
 def _runs() -> typer.Typer:
-    group = _group("List, show, watch, resume, cancel and export runs.")
+    group = _group("List, show, watch, resume, cancel, export, import and prune runs.")
     group.command("list")(runs.list_)
     group.command("show")(runs.show)
     group.command("watch")(runs.watch)
     group.command("resume")(runs_change.resume)
     group.command("cancel")(runs_change.cancel)
-    group.command("export")(runs.export)
+    group.command("export")(runs_transfer.export)
+    group.command("import")(runs_transfer.import_)
+    group.command("replay")(runs_replay.replay)
+    group.command("prune")(runs_prune.prune)
     group.command("drive", hidden=True)(runs_change.drive)
     return group
 

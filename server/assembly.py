@@ -10,8 +10,8 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from downstream.gate.calls import Outgoing
 from downstream.gate.edits import edited_action
+from downstream.gate.sending import Outgoing
 from downstream.gate.stages import Gate
 from downstream.gate.tool_door import Rules, make_call_tool, make_gate
 from downstream.model import open_models
@@ -30,6 +30,7 @@ from journal.actions import Action, NewAction
 from journal.engine import Drive
 from journal.ledger import Limits
 from journal.local_engine import EngineOptions, open_local_engine
+from journal.retention import prune_daily
 from journal.run_journal import RunJournal
 from journal.runs import Run
 from journal.settings import local_engine
@@ -80,6 +81,8 @@ async def open_product(
         drive = _Driven(make_drive(desk), doors.catalogue, depths)
         engine = await stack.enter_async_context(open_local_engine(store, drive, options))
         group = await stack.enter_async_context(anyio.create_task_group())
+        if adopts:
+            group.start_soon(prune_daily, store, settings.retention.days)
         yield Product(
             settings=settings,
             store=store,
@@ -89,6 +92,7 @@ async def open_product(
             warm_up=partial(_start, group, partial(_warm_up, doors.models, choice.settings)),
             edited=partial(_edited, store, doors.gate),
             check=partial(_check, desk),
+            trouble_of=engine.trouble_of,
             problem=choice.problem,
         )
         group.cancel_scope.cancel()

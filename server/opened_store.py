@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from journal.artifacts import ArtifactLimits
 from journal.outlet import Outlet
 from journal.settings import sqlite_path
 from journal.store import Store, open_store
@@ -17,5 +18,8 @@ OWNER = "local"
 @asynccontextmanager
 async def open_settings_store(settings: Settings, *, world: World) -> AsyncGenerator[Store]:
     """Imports neither mcp nor litellm. Raises StoreError or NotBuiltYet."""
-    async with open_store(sqlite_path(settings.store), world, Outlet(settings.secrets), owner=OWNER) as store:
+    kept = settings.retention
+    limits = ArtifactLimits(kept.run_artifacts_mib, kept.store_artifacts_mib)
+    path, outlet = sqlite_path(settings.store), Outlet(settings.secrets)
+    async with open_store(path, world, outlet, owner=OWNER, limits=limits) as store:
         yield store

@@ -101,6 +101,8 @@ class Product:
     edited: Callable[[Action, JsonObject], Awaitable[NewAction]]
     check: Callable[[JsonObject], Awaitable[None]]
     """Whether a plan could run under these settings; raises PlanError with all that is wrong."""
+    trouble_of: Callable[[str], str | None]
+    """Why a run is held up in this process, while its store fails."""
     problem: SteprelayError | None = None
     """Why no run can begin (no model was found); runs that are there can still be looked at and decided upon."""
 
@@ -119,7 +121,14 @@ class Product:
 
     async def view(self, run_id: str, *, detail: bool = False) -> RunView:
         """Raises UnknownId."""
-        return await run_view(self.store, run_id, command=self.command, config=self._config, detail=detail)
+        return await run_view(
+            self.store,
+            run_id,
+            command=self.command,
+            config=self._config,
+            detail=detail,
+            trouble=self.trouble_of(run_id),
+        )
 
     @property
     def _config(self) -> Path | None:
@@ -137,6 +146,7 @@ class Product:
         Raises UnknownId or DecisionRefused.
         """
         action = await self.store.action(word.action_id)
+        await self.store.check_writable(action.run)
         decision = Decision(word.decision, "host", "approve_action", word.note, word.content, word.client)
         is_open = action.state == "waiting" and word.decision in action.choices
         if is_open and word.decision not in SAYS_NO and (short := self._too_little(action, word)) is not None:

@@ -9,7 +9,7 @@ from downstream.settings import ApprovalSettings, ModelSettings, PolicySettings,
 from downstream.tool_names import has_glob, normalise_server_name
 from executors.settings import REVIEWER, WorkerSettings, built_in_workers
 from journal.canonical import digest
-from journal.settings import EngineSettings, Secret, StoreSettings
+from journal.settings import EngineSettings, RetentionSettings, Secret, StoreSettings
 from journal.values import JsonObject
 from planner.settings import BudgetSettings, Revise
 
@@ -53,6 +53,7 @@ class Settings:
     approvals: ApprovalSettings
     budget: BudgetSettings
     store: StoreSettings
+    retention: RetentionSettings
     revise: Revise
     engine: EngineSettings
     secrets: tuple[Secret, ...] = field(repr=False)
@@ -124,6 +125,10 @@ def _unknown_servers(file: SettingsFile, workers: Iterable[WorkerSettings], name
     """Warnings for patterns of servers that the file does not have: most are typing errors."""
     patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(file.policy.rules)]
     patterns += [("policy.sinks", tool) for tool in file.policy.sinks]
+    for name, options in file.server_options.items():
+        rules = {glob: tool.how_to_reconcile for glob, tool in options.tools.items()}
+        place = f"server_options.{name}.tools"
+        patterns += [(f"{place}.{glob}.reconcile", rule.tool) for glob, rule in rules.items() if rule]
     for worker in workers:
         patterns += [(f"worker {worker.name!r}", tool) for tool in (*(worker.tools or ()), *worker.disallowed_tools)]
     for place, tool in patterns:
@@ -155,6 +160,7 @@ def _put_together(
         approvals=file.approvals,
         budget=file.budget,
         store=StoreSettings(url=file.store),
+        retention=file.retention,
         revise=file.revise,
         engine=file.engine,
         secrets=reading.secrets,

@@ -103,6 +103,63 @@ async def test_a_killed_process_is_replaced_within_2_s_by_one_with_the_same_sett
             assert [path.name for path in (tmp_path / "leases").iterdir()] == [engine.lease.id]
 
 
+def die(folder: Path, point: str, goal: str = "-") -> None:
+    """Have a process come to this crash point, and no further."""
+    command = [sys.executable, str(SUPPORT / "dying_process.py"), str(folder), point, goal]
+    env = os.environ | {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}
+    assert subprocess.run(command, env=env, timeout=60, check=False).returncode == 3
+
+
+async def simply_finish(journal: RunJournal) -> None:
+    await journal.finish(Ending("succeeded", "done", "Done.", "answer", {}))
+
+
+@pytest.mark.parametrize(
+    ("deaths", "epochs"),
+    [
+        ([("create.written", "goal")], None),
+        ([("create.committed", "goal")], 0),
+        ([("take.before", "goal")], 0),
+        ([("take.committed", "goal")], 1),
+        ([("create.committed", "goal"), ("take.before", "-")], 0),
+        ([("create.committed", "goal"), ("take.committed", "-"), ("take.committed", "-")], 2),
+    ],
+    ids=["not created", "created", "not taken", "taken", "not adopted", "adopted twice"],
+)
+async def test_a_run_whose_every_driver_died_at_once_is_found(
+    tmp_path: Path, deaths: list[tuple[str, str]], epochs: int | None
+) -> None:
+    for point, goal in deaths:
+        await anyio.to_thread.run_sync(die, tmp_path, point, goal)
+    async with open_own_store(tmp_path) as store:
+        left = await store.runs()
+        assert [(run.epoch, run.ended) for run in left] == ([] if epochs is None else [(epochs, False)])
+        opened_at = store.world.now()
+        async with open_local_engine(store, simply_finish, options()):
+            for run in left:
+                now = await ended(store, run.id)
+                assert ((now.ended_at or 0) - opened_at < 2, now.epoch) == (True, run.epoch + 1)
+
+
+@pytest.mark.parametrize("status", ["planning", "running"])
+@pytest.mark.parametrize("driver", [None, "l_never"], ids=["null", "a lease that never was"])
+async def test_a_run_without_a_real_driver_is_found_while_a_process_is_at_work(
+    tmp_path: Path, status: str, driver: str | None
+) -> None:
+    async with open_own_store(tmp_path) as store:
+        await change(store, "INSERT INTO leases VALUES ('l_far', 'me', 1, 'elsewhere', 'print', 's', 0, 9e12)")
+        run_id, parked = await create(store, driver="l_far"), await create(store, driver="l_far", goal="parked")
+        await change(store, "UPDATE runs SET status = 'awaiting_approval', driver = NULL WHERE id = ?", parked)
+        async with open_local_engine(store, simply_finish, options()) as engine:
+            await look_around(store, engine)
+            assert (await store.run(run_id)).epoch == 0
+            lost_at = store.world.now()
+            await change(store, "UPDATE runs SET status = ?, driver = ? WHERE id = ?", status, driver, run_id)
+            assert ((await ended(store, run_id)).ended_at or 0) - lost_at < 2
+            left = await store.run(parked)
+            assert (left.epoch, left.status) == (0, "awaiting_approval")
+
+
 async def test_a_run_without_a_fitting_process_keeps_its_status(tmp_path: Path) -> None:
     async with open_own_store(tmp_path) as store:
         run_id = await create(store, driver="l_dead")

@@ -22,7 +22,8 @@ from gate_case import (
 from mcp.types import CallToolResult, ImageContent
 
 from downstream.door import Called, Refused, ToolEnd, Waiting
-from downstream.gate.calls import Outgoing, ToolDoor
+from downstream.gate.calls import ToolDoor
+from downstream.gate.sending import Outgoing
 from downstream.servers.failures import CallFailed
 from downstream.tools import Tool
 from journal.errors import BudgetReached, Fenced, MemoMismatch
@@ -163,6 +164,25 @@ async def test_the_value_of_a_picture_alone_is_the_words_with_its_handle(tmp_pat
         called = await there.door(READ)(await runs.drive(), call("notes.read"))
     assert isinstance(called, Called)
     assert called.value.data == called.text == f"[image, image/png, 4 bytes, kept as {called.artifacts[0]}]"
+
+
+@pytest.mark.parametrize(
+    ("made", "arguments", "ok", "states"),
+    [(SEND, TO_ANA, True, ["done"]), (READ, {}, False, [])],
+    ids=["an effect", "a read"],
+)
+async def test_a_picture_that_cannot_be_kept_fails_a_read_and_leaves_an_effect_done(
+    made: Tool, arguments: JsonObject, ok: bool, states: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "artifacts").write_text("in the way")
+    picture = CallToolResult(content=[ImageContent(type="image", data="iVBORw==", mime_type="image/png")])
+    door = Server(answer=lambda out: picture).door(made, policy=FREE)
+    async with open_runs(tmp_path) as runs:
+        end = await door(await runs.drive(), call(made.full_name, arguments))
+        assert isinstance(end, Called)
+        assert (end.ok, end.artifacts, end.text[:29]) == (ok, (), "[image, image/png, 4 bytes: t")
+        assert [intent.state for intent in await runs.store.intents(runs.run_id)] == states
+        assert await door(await runs.drive(), call(made.full_name, arguments)) == end
 
 
 async def test_nothing_is_sent_once_another_drive_has_taken_over(tmp_path: Path) -> None:

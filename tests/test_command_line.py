@@ -46,10 +46,12 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     listed = steprelay("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
     assert names == [
-        *("serve", "run", "plan", "demo", "approvals", "approve", "deny", "runs", "config", "tool-server"),
+        *("serve", "run", "plan", "demo", "init", "approvals", "approve", "deny", "runs", "config", "tool-server"),
     ]
     listed = steprelay("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
-    assert [line.split()[0] for line in listed.splitlines()] == ["list", "show", "watch", "resume", "cancel", "export"]
+    assert [line.split()[0] for line in listed.splitlines() if line[2:3].strip()] == [
+        *("list", "show", "watch", "resume", "cancel", "export", "import", "replay", "prune"),
+    ]
     assert "--grants" not in steprelay("run", "--help", cwd=tmp_path).stdout
 
 

@@ -15,7 +15,7 @@ from mcp.types import JSONRPCNotification
 from tool_connections import ODD, stdio, text_of
 
 from downstream.servers.connection import Connection
-from downstream.servers.exchange import new_exchange
+from downstream.servers.exchange import Exchange, new_exchange
 from downstream.servers.failures import CallFailed, ServerUnavailable
 from downstream.servers.pool import open_pool
 from downstream.servers.stderr_tail import StderrTail
@@ -290,7 +290,7 @@ async def test_a_server_that_lists_no_more_is_opened_again_for_the_next_call() -
 async def test_what_was_written_to_a_closed_connection_is_known_not_to_be_sent() -> None:
     message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
     around, ended = Surroundings(Watchdog(None), StderrTail("odd")), anyio.Event()
-    with anyio.fail_after(20), new_exchange() as exchange:
+    with anyio.fail_after(20), new_exchange(Exchange()) as exchange:
         async with open_transport(stdio("odd", odd("pages")), around, on_end=ended.set) as (_, writing):
             await writing.aclose()
             with pytest.raises(anyio.ClosedResourceError):

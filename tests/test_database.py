@@ -65,6 +65,14 @@ async def in_one_group(database: Database, *changes: Callable[[Transaction], Any
     return ends
 
 
+async def test_what_is_committed_is_written_ahead_and_through_to_the_disk(tmp_path: Path) -> None:
+    def settings(tx: Transaction) -> list[object]:
+        return [tx.rows(f"PRAGMA {name}")[0][0] for name in ("journal_mode", "synchronous", "fullfsync")]
+
+    async with open_database(tmp_path / "store.db", World()) as database:
+        assert await database.write("look", settings) == ["wal", 2, 1]
+
+
 async def test_changes_that_arrive_together_share_one_commit(tmp_path: Path) -> None:
     points: list[str] = []
     async with open_database(tmp_path / "store.db", World(reach=points.append)) as database:

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from journals import Clock, change, create, open_own_store, rows, until
+from journals import LIMITS, Clock, change, create, ended, open_own_store, rows, until
 
 from journal.errors import StoreError
 from journal.lease import DEAD_SECONDS, HEARTBEAT_SECONDS, Lease, LeaseWatch, forget_dead, open_lease
-from journal.locks import check_locks, held, is_free
+from journal.local_engine import EngineOptions, open_local_engine
+from journal.locks import check_locks, held, is_free, sweep
+from journal.run_journal import Ending, RunJournal
 from journal.store import Store
 
 ROOT = Path(__file__).parent.parent
@@ -26,14 +28,53 @@ async def put_row(store: Store, lease_id: str, *, at: float, host: str | None = 
     return lease
 
 
-def test_a_held_lock_keeps_others_out_and_is_free_at_the_end(tmp_path: Path) -> None:
+IN_PLACE = pytest.mark.parametrize("in_place", [False, True], ids=["renamed", "as on Windows"])
+
+
+@IN_PLACE
+def test_a_held_lock_keeps_others_out_and_is_free_at_the_end(tmp_path: Path, in_place: bool) -> None:
     path = tmp_path / "folder" / "lock"
-    with held(path):
+    with held(path, in_place=in_place):
         assert not is_free(path)
         assert [found.name for found in path.parent.iterdir()] == ["lock"]
     assert is_free(path)
     assert not path.exists()
     check_locks(tmp_path)
+
+
+@pytest.mark.e2e
+@IN_PLACE
+def test_a_second_process_cannot_take_a_held_lock_and_sees_it_free_once_its_holder_was_killed(
+    tmp_path: Path, in_place: bool
+) -> None:
+    path = tmp_path / "lock"
+    script = (
+        "import pathlib, sys\n"
+        "from journal.locks import held\n"
+        f"with held(pathlib.Path({str(path)!r}), in_place={in_place}):\n"
+        "    sys.stdout.write('held\\n')\n"
+        "    sys.stdout.flush()\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            assert not is_free(path)
+            sweep(tmp_path)
+            assert path.exists()
+        finally:
+            holder.kill()
+    assert is_free(path)
+    assert path.exists()
+    sweep(tmp_path)
+    assert not path.exists()
+
+
+def test_a_lock_that_cannot_be_looked_at_counts_as_held(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("lock")
+    assert not is_free(tmp_path / "lock")
 
 
 @pytest.mark.e2e
@@ -123,6 +164,26 @@ async def test_a_lease_renewed_while_its_lock_is_free_refuses_the_store(tmp_path
         await put_row(store, "l_odd", at=clock.at)
         with pytest.raises(StoreError, match="process 7 is alive but its lock is free, so locks do not work"):
             await watch.living()
+
+
+async def test_where_a_lease_is_renewed_while_its_lock_is_free_nothing_is_driven_any_more(tmp_path: Path) -> None:
+    async def finish(journal: RunJournal) -> None:
+        await journal.finish(Ending("succeeded", "done", "Done.", "answer", {}))
+
+    async def in_trouble() -> bool:
+        return engine.trouble is not None
+
+    clock, options = Clock(), EngineOptions("print", "s", 16, lambda run: LIMITS)
+    async with open_own_store(tmp_path, clock.world) as store, open_local_engine(store, finish, options) as engine:
+        await put_row(store, "l_odd", at=clock.at)
+        # Its lock is free, so until it shows that it lives its runs are taken over.
+        await ended(store, await create(store, driver="l_odd"))
+        clock.at += 2 * HEARTBEAT_SECONDS
+        await put_row(store, "l_odd", at=clock.at)
+        run_id = await create(store, driver="l_odd", goal="another")
+        await until(in_trouble)
+        assert "locks do not work on this file system; set `store` to a file in a local folder" in str(engine.trouble)
+        assert (await store.run(run_id)).epoch == 0
 
 
 async def until_found(store: Store, sql: str, *expected: object) -> None:

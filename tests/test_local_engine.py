@@ -12,7 +12,7 @@ import pytest
 from journals import LIMITS, Clock, change, create, ended, open_own_store, rows, take, until
 
 from journal.actions import Decision, NewAction
-from journal.artifacts import ArtifactLost
+from journal.artifacts import ArtifactLimits, ArtifactLost
 from journal.engine import Drive
 from journal.errors import Fenced, StoreError
 from journal.ledger import Limits
@@ -191,7 +191,7 @@ async def test_a_run_taken_between_the_look_and_the_take_is_left_to_who_took_it(
 
     taken: list[str] = []
     async with open_own_store(tmp_path) as store, open_own_store(tmp_path) as plain:
-        late = Late(plain.database, plain.world, plain.outlet, owner="me")
+        late = Late(plain.database, plain.world, plain.outlet, owner="me", limits=ArtifactLimits())
         await change(store, "INSERT INTO leases VALUES ('l_other', 'me', 1, 'elsewhere', 'print', 's', 0, 9e12)")
         run_id = await create(store, driver="l_dead")
         async with open_engine(late, finish) as engine:

@@ -136,6 +136,18 @@ async def test_large_data_is_kept_as_json_and_blobs_are_named_with_their_handles
     assert shown.splitlines()[-1] == f"[image, image/png, 4 bytes, kept as {image}]"
 
 
+async def test_what_cannot_be_kept_is_shown_in_part_or_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("in the way")
+    reason = f"the call ran, but its whole result could not be kept: {tmp_path / 'artifacts'}: Not a directory; free"
+    picture = ImageContent(type="image", data=base64.b64encode(b"1234").decode(), mime_type="image/png")
+    result = CallToolResult(content=[TextContent(type="text", text="x" * 9000), picture])
+    async with open_journal(tmp_path) as journal:
+        shown, ids = await keep(journal, normalise(result), step="read", call="c_1", label=LABEL)
+    first, text, last = shown.partition(f"\n{'x' * 4000}\n[… 3,000 characters left out …]\n{'x' * 2000}\n")
+    assert first.startswith(f"[9,000 characters, of which this is a part: {reason}")
+    assert (bool(text), last.startswith(f"[image, image/png, 4 bytes: {reason}"), ids) == (True, True, ())
+
+
 async def test_a_small_text_needs_no_artifact_and_a_picture_alone_is_only_its_handle(tmp_path: Path) -> None:
     picture = ImageContent(type="image", data=base64.b64encode(b"1234").decode(), mime_type="image/png")
     async with open_journal(tmp_path) as journal:

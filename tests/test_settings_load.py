@@ -261,12 +261,13 @@ FINGERPRINTED = "mcpServers: {a: {command: x, env: {A: '${A}'}}}\npolicy: {rules
         (FINGERPRINTED + "# a comment", {"A": "1"}, True),
         (FINGERPRINTED, {"A": "2"}, True),
         (FINGERPRINTED + "model: m", {"A": "1"}, True),
+        (FINGERPRINTED + "retention: {days: 7}", {"A": "1"}, True),
         (FINGERPRINTED + "workers: [{name: w}]", {"A": "1"}, False),
         (FINGERPRINTED.replace("${A}", "${B:-}"), {"A": "1"}, False),
         (FINGERPRINTED.replace("a.b", "a.c"), {"A": "1"}, False),
         (FINGERPRINTED + "server_options: {a: {private: true}}", {"A": "1"}, False),
     ],
-    ids=["comment", "value", "model", "worker", "variable", "policy", "options"],
+    ids=["comment", "value", "model", "retention", "worker", "variable", "policy", "options"],
 )
 def test_the_fingerprint_covers_servers_workers_and_policy(
     tmp_path: Path, text: str, environ: dict[str, str], is_same: bool

@@ -9,7 +9,8 @@ from gate_case import PLAN, Runs, Server, call, failing, gate_of, open_runs, ser
 from mcp.types import CallToolResult, TextContent
 
 from downstream.door import Called, ToolEnd, Waiting
-from downstream.gate.calls import Outgoing, ToolDoor
+from downstream.gate.calls import ToolDoor
+from downstream.gate.sending import Outgoing
 from downstream.servers.results import DID_RUN
 from downstream.settings import ServerSettings, ToolOptions
 from downstream.tools import Tool

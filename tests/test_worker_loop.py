@@ -270,6 +270,17 @@ async def test_a_large_value_is_shown_in_part_and_can_be_read_and_cited(tmp_path
         assert await bench.outcome(worker_step(needs=("list",)), {"list": Value(rows, NOTES)}) == outcome
 
 
+async def test_a_large_value_that_cannot_be_kept_whole_is_shown_in_part_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("in the way")
+    say = turns(report(("The first row is 0.", [])))
+    async with open_bench(tmp_path, say=say, tools=[], workers=[worker(tools=())]) as bench:
+        inputs = {"list": Value("row\n" * 5_000, NOTES)}
+        outcome = await bench.outcome(worker_step(needs=("list",)), inputs)
+        assert "This is a part; the whole could not be kept: " in texts(bench.requests[0], "user")
+        (tmp_path / "artifacts").unlink()
+        assert await bench.outcome(worker_step(needs=("list",)), inputs) == outcome
+
+
 async def test_an_artifact_that_is_no_text_is_not_read_but_passed(tmp_path: Path) -> None:
     async with open_bench(tmp_path, act=called, tools=TOOLS) as bench:
         kept = await bench.store.artifacts.add(

@@ -126,7 +126,8 @@ def _covers(journal: RunJournal, action: Action, new: NewAction) -> bool:
     if action.state != "decided" or action.choice != "approve" or action.decided_at is None:
         return False
     # While no process could drive the run, nobody could use the approval either.
-    age = journal.world.now() - max(action.decided_at, journal.taken_at)
+    # Either way off: a clock that was set back must not keep an approval alive.
+    age = abs(journal.world.now() - max(action.decided_at, journal.taken_at))
     level = action.decided_level or "host"
     return action.hash == digest(new.binding) and age <= APPROVED_SECONDS and not _is_below(level, new.level)
 

@@ -44,7 +44,7 @@ def label_of_results(tool: Tool) -> Label:
     return frozenset({f"{'open' if tool.class_ == 'egress' else 'private'}:{tool.server}"})
 
 
-def new_intent(case: Case, call_id: str, action: Action | None) -> NewIntent:
+def new_intent(case: Case, call_id: str, action: Action | None, *, deadline: float) -> NewIntent:
     """The intent of a call, with the approval that it uses up and what an auditor may ask for."""
     audit: JsonObject = {"pin": case.tool.pin, "labels": sorted(case.call.arguments.joined | case.call.read)}
     if action is not None:
@@ -59,6 +59,7 @@ def new_intent(case: Case, call_id: str, action: Action | None) -> NewIntent:
         action=action.id if action else None,
         action_hash=action.hash if action else None,
         audit=audit,
+        deadline=deadline,
     )
 
 

@@ -1,13 +1,11 @@
 """Tool calls: memo, gate, intent, sending, result. The one implementation of `door.CallTool`."""
 
-from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeVar, assert_never
 from weakref import WeakKeyDictionary
 
 import anyio
-from mcp.types import CallToolResult
 
 from downstream.budget import within_budget
 from downstream.door import Arguments, Called, Refused, ToolCall, ToolEnd, Waiting
@@ -21,7 +19,7 @@ from journal.events import NewEvent
 from journal.intents import Intent, IntentState
 from journal.ledger import Amount, Reservation
 from journal.run_journal import ApprovalGone, Meaning, RunJournal
-from journal.values import WORST, JsonObject, Value
+from journal.values import WORST, Value
 
 from .approvals import Approved, Lapsed, approval, approval_key, drop_question
 from .cache import ReadCache, Slot
@@ -38,22 +36,9 @@ from .call_record import (
     plain_name,
 )
 from .prompt_text import argument_lines
+from .recovery import Closed, SendAgain, not_sent_again, what_next
+from .sending import Send, deadline, outgoing
 from .stages import Case, Gate, case_of, definition_is_unchanged, judge, repeats_safely
-from .unknown import as_said, ask_what_became
-
-
-@dataclass(frozen=True)
-class Outgoing:
-    """A call as it is sent: nothing can change it any more."""
-
-    run: str
-    tool: Tool
-    arguments: JsonObject
-    timeout: float
-
-
-Send: TypeAlias = Callable[[Outgoing], Awaitable[CallToolResult]]
-"""Put a call on the wire. Raises CallFailed, which says whether it may have run."""
 
 
 @dataclass
@@ -154,9 +139,11 @@ class ToolDoor:
         journal, case = pending.journal, begun.case
         event = call_started(case, begun.id)
         reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
-        intent = new_intent(case, begun.id, action) if case.has_effect else None
+        until = deadline(self._gate, case.tool, now=journal.world.now())
+        intent = new_intent(case, begun.id, action, deadline=until) if case.has_effect else None
         if action is not None and intent is None:
             await journal.settle_action(action)
+        journal.world.reach("send.begin")
         try:
             await journal.begin_call(reservation, event=event, intent=intent)
         except BudgetReached:
@@ -171,9 +158,7 @@ class ToolDoor:
     async def _send(self, pending: _Pending, begun: _Begun) -> ToolEnd:
         case, safe = begun.case, repeats_safely(self._gate, begun.case.tool)
         began = pending.journal.world.monotonic()
-        server = self._gate.servers.get(case.tool.server)
-        timeout = server.call_timeout if server else 60.0
-        out = Outgoing(case.run.id, case.tool, case.call.arguments.data, timeout)
+        out = outgoing(self._gate, pending.journal, case)
         try:
             raw = await self._send_out(out)
         except CallFailed as failed:
@@ -196,12 +181,14 @@ class ToolDoor:
         text, artifacts = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
         # Where there are no words, as with a picture alone, the handle is what other steps can pass on.
         data = text if result.value_data == "" else result.value_data
+        # Then what a read was made for is gone; an effect stays one, whatever became of its receipt.
+        lost = result.value_data == "" and bool(result.blobs) and not artifacts
         if case.edited:
             text = f"{outlet.text(_changed_by_a_person(case))}\n{text}"
         return Called(
             call=begun.id,
             tool=case.tool.full_name,
-            ok=result.ok,
+            ok=result.ok and (case.has_effect or not lost),
             value=Value(data, label),
             text=text,
             empty=result.empty,
@@ -249,30 +236,25 @@ class ToolDoor:
         return await _keep(pending, called, call_started(case, called.call), ended)
 
     async def _resume(self, pending: _Pending, intent: Intent) -> ToolEnd:
-        """A call that was begun: nobody knows whether it ran, so it is sent again only if that does no harm, or a
-        person says so."""
-        await self._gate.tools()
-        journal, tool = pending.journal, self._gate.find(intent.tool)
-        action: Action | None = None
-        if tool is None or not repeats_safely(self._gate, tool):
-            if intent.state == "begun":
-                await journal.lose_call(intent.key)
-            answer = await ask_what_became(journal, intent)
-            if isinstance(answer, Waiting):
-                return answer
-            if answer.choice != "retry":
-                return await _take_word(pending, intent, answer)
-            action = answer
-        if tool is not None:
-            return await self._send_again(pending, intent, tool, action)
-        return await _not_sent_again(pending, intent, action, why=no_such_tool(pending.call).reason)
+        """A call that was begun: nobody knows whether it ran."""
+        after = await what_next(self._gate, pending.journal, call=pending.call, intent=intent, read=self)
+        match after:
+            case Waiting():
+                return after
+            case Closed():
+                return await _close(pending, after)
+            case SendAgain(tool, action):
+                return await self._send_again(pending, intent, tool, action)
+            case _:
+                assert_never(after)
 
     async def _send_again(self, pending: _Pending, intent: Intent, tool: Tool, action: Action | None) -> ToolEnd:
         call = replace(pending.call, tool=intent.tool, arguments=Arguments(intent.arguments, WORST))
         case = Case(pending.journal.run, call, tool, intent.arguments_hash, await _edited(pending))
         verdict = await judge(self._gate, pending.journal, case)
         if isinstance(verdict, Refused):
-            return await _not_sent_again(pending, intent, action, why=verdict.reason)
+            closed = await not_sent_again(pending.journal, intent, action, why=verdict.reason)
+            return await _close(pending, closed)
         begun = _Begun(case, intent.call, pending.drive.cache.slot(tool, case.hash))
         try:
             return await self._send(pending, await self._begin(pending, begun, action))
@@ -305,22 +287,8 @@ async def _keep(pending: _Pending, end: _Kept, *events: NewEvent) -> _Kept:
     return end
 
 
-async def _take_word(pending: _Pending, intent: Intent, action: Action) -> Called:
-    await pending.journal.settle_action(action)
-    # Given up, a call goes on counting as one that may have run.
-    states: dict[str | None, IntentState] = {"done": "done", "not_done": "not_done"}
-    return await _close(pending, as_said(intent, action.choice or "give_up"), states.get(action.choice))
-
-
-async def _not_sent_again(pending: _Pending, intent: Intent, action: Action | None, *, why: str) -> Called:
-    if action is not None:
-        await pending.journal.settle_action(action)
-    called = as_said(intent, "give_up")
-    return await _close(pending, replace(called, text=f"{called.text} It was not sent again: {why}"), None)
-
-
-async def _close(pending: _Pending, called: Called, state: IntentState | None) -> Called:
-    journal, value = pending.journal, end_to_json(called)
-    event = call_ended(called, pending.call.step, ms=0)
-    await journal.end_call(pending.call.key, pending.meaning, value, intent=state, events=[event])
+async def _close(pending: _Pending, closed: Closed) -> Called:
+    called, event = closed.called, call_ended(closed.called, pending.call.step, ms=0)
+    value = end_to_json(called)
+    await pending.journal.end_call(pending.call.key, pending.meaning, value, intent=closed.state, events=[event])
     return called

@@ -75,7 +75,8 @@ def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | N
     arguments, plain = call.arguments, call.arguments.data
     if (argument := gate.options(tool).idempotency_key) is not None:
         plain = {name: value for name, value in plain.items() if name != argument}
-        keyed: JsonObject = plain | {argument: digest([run.id, call.key])[:32]}
+        # The same for every repeat of this call, in whichever process, and for no other call.
+        keyed: JsonObject = plain | {argument: f"{run.id}:{call.step}:{call.key.partition('/')[2]}"}
         arguments = replace(
             arguments, data=keyed, parts=dict(arguments.parts) | {f"/{argument}": frozenset({"config"})}
         )
@@ -103,7 +104,7 @@ def arguments_fit(case: Case) -> Refused | None:
         return Refused(name, f"{name}: its arguments are above {most}; send less", by="gate", correctable=True)
     if not (errors := argument_errors(case.tool.input_schema, arguments)):
         return None
-    takes = ", ".join(case.tool.input_schema.get("properties", {})) or "no arguments"
+    takes = ", ".join(case.tool.open_schema.get("properties", {})) or "no arguments"
     said = "; ".join(errors)
     return Refused(name, f"the arguments do not fit {name}: {said}. It takes: {takes}", by="gate", correctable=True)
 
@@ -152,16 +153,18 @@ def taint_raises(gate: Gate, case: Case, verdict: Verdict, tools: Sequence[Tool]
 async def repetition_raises(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict) -> Verdict:
     """Still stage 6: an effect that this run has had, or may have had, is repeated only if a person says so.
 
-    Two equal steps of the first plan are the plan's own wish.
+    Two equal steps of the first plan are the plan's own wish, unless a run that this one continues made the call: that
+    had another idempotency key also.
     """
-    if not case.has_effect or case.call.origin == "plan" or repeats_safely(gate, case.tool):
+    if not case.has_effect or case.tool.idempotent:
         return verdict
     tool = case.tool.full_name
     same = await journal.same_effect(tool=tool, arguments_hash=case.hash, besides=case.call.key)
-    if same is None:
+    if same is None or (not same.past and (case.call.origin == "plan" or repeats_safely(gate, case.tool))):
         return verdict
     became = "was made" if same.state == "done" else "may have been made"
-    return verdict.asking("person", f"the same call {became} already in this run, by step {same.step}")
+    where = "in the run that this one continues" if same.past else "in this run"
+    return verdict.asking("person", f"the same call {became} already {where}, by step {same.step}")
 
 
 def repeats_safely(gate: Gate, tool: Tool) -> bool:

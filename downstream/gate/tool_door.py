@@ -12,7 +12,8 @@ from downstream.servers.pool import Pool
 from downstream.settings import ApprovalSettings, ServerSettings
 from journal.values import JsonObject
 
-from .calls import Outgoing, Send, ToolDoor
+from .calls import ToolDoor
+from .sending import Outgoing, Send
 from .stages import Gate
 
 
@@ -42,7 +43,7 @@ def sender(pool: Pool, meta: Callable[[Outgoing], JsonObject]) -> Send:
 
     async def send(out: Outgoing) -> CallToolResult:
         connection = pool.connection(out.tool.server)
-        return await connection.call(out.tool.name, out.arguments, timeout=out.timeout, meta=meta(out))
+        return await connection.call(out.tool.name, out.arguments, timeout=out.timeout, meta=meta(out), leave=out.leave)
 
     return send
 

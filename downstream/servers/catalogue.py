@@ -9,6 +9,7 @@ import anyio
 from downstream.settings import ServerSettings
 from downstream.tool_names import ToolNameError, read_tool_name
 from downstream.tools import Tool
+from journal.errors import StoreError
 from journal.remembered import Remembered
 from journal.values import Json, JsonObject
 
@@ -54,6 +55,7 @@ class Catalogue:
         self._known: dict[str, _Known] = {}
         self._missing: dict[str, str] = {}
         self._retry_at: dict[str, float] = {}
+        self._unkept: StoreError | None = None
         self._tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
         self._learning = anyio.Lock()
@@ -70,6 +72,9 @@ class Catalogue:
                 for server in unseen:
                     if refresh or anyio.current_time() >= self._retry_at.get(server.name, 0.0):
                         group.start_soon(self._ask, server, refresh)
+            if (unkept := self._unkept) is not None:
+                self._unkept = None
+                raise unkept
         return self._tools
 
     @property
@@ -127,8 +132,10 @@ class Catalogue:
         try:
             await self._pool.connection(server.name).listing(fresh=fresh)
         except ServerUnavailable as error:
-            self._missing[server.name] = error.reason
-            self._retry_at[server.name] = anyio.current_time() + _RETRY_SECONDS
+            # A store that fails says nothing against the server.
+            if self._unkept is None:
+                self._missing[server.name] = error.reason
+                self._retry_at[server.name] = anyio.current_time() + _RETRY_SECONDS
 
     async def _recall(self, server: ServerSettings) -> bool:
         if server.name not in self._known:
@@ -138,25 +145,46 @@ class Catalogue:
         return server.name in self._known
 
     async def _inspect(self, server: ServerSettings, found: Listing) -> Mapping[str, str]:
+        try:
+            known = await self._pinned(server, found)
+        except StoreError as error:
+            self._unkept = error
+            raise
+        self._missing.pop(server.name, None)
+        self._take(server, known)
+        return known.difference.quarantined
+
+    async def _pinned(self, server: ServerSettings, found: Listing) -> _Known:
         await self._recall(server)
         before = self._known.get(server.name)
         known = replace(before, found=found) if before else _Known(pinned=found, found=found)
         if known != before:
             await self._remembered.put(_KIND, fingerprint_of(server), known.to_json())
-        self._missing.pop(server.name, None)
-        self._take(server, known)
-        return known.difference.quarantined
+        return known
 
     def _take(self, server: ServerSettings, known: _Known) -> None:
         self._known[server.name] = known
-        definitions = {
-            f"{name}.{tool.name}": (self._servers[name], tool)
-            for name, each in self._known.items()
-            for tool in usable(each.pinned, each.found)
-        }
-        wires = wire_names(definitions)
-        self._tools = tuple(_tool(*definitions[full], wire=wires[full]) for full in sorted(definitions))
+        self._tools = _tools_of(self._known, self._servers)
         self._by_name = {tool.wire: tool for tool in self._tools} | {tool.full_name: tool for tool in self._tools}
+
+
+async def remembered_tools(remembered: Remembered, servers: Sequence[ServerSettings]) -> tuple[Tool, ...]:
+    """The usable tools of these servers as far as they were ever listed; opens none of them."""
+    known: dict[str, _Known] = {}
+    for server in servers:
+        if (recorded := await remembered.get(_KIND, fingerprint_of(server))) is not None:
+            known[server.name] = _Known.from_json(recorded)
+    return _tools_of(known, {server.name: server for server in servers})
+
+
+def _tools_of(known: Mapping[str, _Known], servers: Mapping[str, ServerSettings]) -> tuple[Tool, ...]:
+    definitions = {
+        f"{name}.{tool.name}": (servers[name], tool)
+        for name, each in known.items()
+        for tool in usable(each.pinned, each.found)
+    }
+    wires = wire_names(definitions)
+    return tuple(_tool(*definitions[full], wire=wires[full]) for full in sorted(definitions))
 
 
 def _tool(server: ServerSettings, definition: Definition, *, wire: str) -> Tool:
@@ -174,6 +202,7 @@ def _tool(server: ServerSettings, definition: Definition, *, wire: str) -> Tool:
         class_=class_of(definition, server.options),
         idempotent=options.idempotent or (trusted and definition.annotations.get("idempotentHint") is True),
         cache=options.cache,
+        filled=options.idempotency_key,
     )
 
 

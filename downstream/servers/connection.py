@@ -16,7 +16,7 @@ from downstream.settings import ServerSettings
 from journal.values import Json, JsonObject
 from journal.world import World
 
-from .exchange import new_exchange
+from .exchange import AskLeave, Exchange, free_leave, new_exchange
 from .failures import AnsweredBadly, CallFailed, ServerUnavailable, asks_back, explain, why_not_open
 from .listing import Listing
 from .listing_read import read_listing
@@ -95,19 +95,21 @@ class Connection:
         *,
         timeout: float,  # noqa: ASYNC109 - counts only from the moment of sending
         meta: Mapping[str, Json] | None = None,
+        leave: AskLeave = free_leave,
     ) -> RawResult:
         """Call a tool (its name without the server), waiting for a free slot and for the server to be open.
 
-        The deadline counts from then on. An answer that is an error, or does not fit, is a result with `is_error`.
-        A call that surely did not run since the connection was lost is sent once more. Raises CallFailed.
+        The deadline counts from then on, and so does the leave to send, which is asked for then. An answer that is an
+        error, or does not fit, is a result with `is_error`. A call that surely did not run since the connection was
+        lost, or its leave had lapsed, is sent once more. Raises CallFailed, and what `leave` raises.
         """
         async with self._slots:
             try:
-                return await self._send(tool, arguments, within=timeout, meta=meta)
+                return await self._send(tool, arguments, within=timeout, meta=meta, ask_leave=leave)
             except CallFailed as failed:
                 if not failed.lost:
                     raise
-            return await self._send(tool, arguments, within=timeout, meta=meta)
+            return await self._send(tool, arguments, within=timeout, meta=meta, ask_leave=leave)
 
     async def run(self) -> None:
         """Open whenever somebody wants it, hold, close; ends after `stop`. Nothing but cancellation is raised."""
@@ -175,17 +177,19 @@ class Connection:
         return self._session
 
     async def _send(
-        self, tool: str, arguments: JsonObject, *, within: float, meta: Mapping[str, Json] | None
+        self,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        within: float,
+        meta: Mapping[str, Json] | None,
+        ask_leave: AskLeave,
     ) -> RawResult:
-        name = self.server.name
-        try:
-            session = await self._ready()
-        except ServerUnavailable as error:
-            raise CallFailed(str(error), may_have_run=False) from error
-        if tool in session.refused:
-            raise CallFailed(f"{name}.{tool} may not be called: {session.refused[tool]}", may_have_run=False)
+        name, session = self.server.name, await self._ready_for(tool)
+        exchange = Exchange(await ask_leave(), self._world.reach)
+        self._world.reach("send.leave")
         result: RawResult | InputRequiredResult | None = None
-        with new_exchange() as exchange, anyio.move_on_after(within):
+        with new_exchange(exchange), anyio.move_on_after(within):
             try:
                 result = await session.client.session.call_tool(
                     tool, arguments, meta=_meta(meta), allow_input_required=True
@@ -202,7 +206,19 @@ class Connection:
             raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent, late=True)
         if isinstance(result, InputRequiredResult):
             raise asks_back(name)
+        self._world.reach("send.answered")
         return result
+
+    async def _ready_for(self, tool: str) -> _Session:
+        self._world.reach("send.opening")
+        try:
+            session = await self._ready()
+        except ServerUnavailable as error:
+            raise CallFailed(str(error), may_have_run=False) from error
+        if tool in session.refused:
+            why = f"{self.server.name}.{tool} may not be called: {session.refused[tool]}"
+            raise CallFailed(why, may_have_run=False)
+        return session
 
     def _end(self, opening: _Opening, error: str | None = None) -> None:
         if not opening.ended.is_set():

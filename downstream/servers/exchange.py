@@ -1,11 +1,11 @@
 """What became of one call on its way out, as only the transport can see it."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 import httpx2
 from mcp_types import CONNECTION_CLOSED
@@ -15,10 +15,34 @@ log = logging.getLogger(__name__)
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
+Leave: TypeAlias = Callable[[], bool]
+"""Whether one call may still go out; looked at once more right before its bytes do."""
+
+AskLeave: TypeAlias = Callable[[], Awaitable[Leave]]
+"""Asks whoever drives the run for leave to send, once the server is open; what it raises reaches the caller."""
+
+
+def always() -> bool:
+    """Leave for a request that belongs to no run."""
+    return True
+
+
+async def free_leave() -> Leave:
+    """Asks nobody."""
+    return always
+
+
 @dataclass
 class Exchange:
-    """`sent`: handed to the transport. `status`: of the HTTP answer. `broken`: the HTTP exchange ended too early."""
+    """`sent`: handed to the transport. `status`: of the HTTP answer. `broken`: the HTTP exchange ended too early.
+    `left`: over HTTP, its bytes went out.
 
+    `reach` names the moments right before and after the transport takes the request, for tests.
+    """
+
+    leave: Leave = always
+    reach: Callable[[str], None] = lambda point: None
+    left: bool = False
     sent: bool = False
     status: int | None = None
     unreachable: bool = False
@@ -30,9 +54,8 @@ _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 @contextmanager
-def new_exchange() -> Generator[Exchange]:
+def new_exchange(exchange: Exchange) -> Generator[Exchange]:
     """Note what the transport sees of the one request that is made within."""
-    exchange = Exchange()
     token = _CURRENT.set(exchange)
     try:
         yield exchange
@@ -59,6 +82,7 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
         if request.method != "POST":
             return await self._inner.handle_async_request(request)
         exchange = current_exchange()
+        request.extensions["trace"] = _BeforeBytes(exchange)
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.TransportError as error:
@@ -74,6 +98,21 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _BeforeBytes:
+    """Looks at the leave once the HTTP connection is open, which may have taken long, right before the first byte."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def __call__(self, name: str, info: object) -> None:
+        # What follows the call itself, as the note that nobody waits for it any more, needs no leave.
+        if not name.endswith("send_request_headers.started") or self._exchange.left:
+            return
+        if not self._exchange.leave():
+            raise httpx2.ConnectTimeout("the time to send it was over")
+        self._exchange.left = True
 
 
 class _ContainedStream(httpx2.AsyncByteStream):

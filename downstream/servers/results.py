@@ -16,7 +16,7 @@ from mcp.types import (
 )
 
 from downstream.json_shape import is_array, is_object
-from journal.artifacts import NewArtifact
+from journal.artifacts import Artifact, ArtifactNotKept, NewArtifact
 from journal.run_journal import RunJournal
 from journal.values import Json, Label
 
@@ -26,6 +26,7 @@ SHOWN_CHARACTERS = 8000
 """Longer texts are kept whole as an artifact; models see head, tail and a handle."""
 
 _HEAD, _TAIL = 4000, 2000
+_NOT_KEPT = "its whole result could not be kept"
 _HOLLOW_TEXTS = ("", "[]", "{}", "null", '""')
 
 
@@ -91,22 +92,26 @@ def normalise(result: CallToolResult) -> Normalised:
 async def keep(
     journal: RunJournal, normalised: Normalised, *, step: str, call: str, label: Label
 ) -> tuple[str, tuple[str, ...]]:
-    """Store as artifacts what is too large or no text; gives the text for models, with handles, and their ids."""
+    """Store as artifacts what is too large or no text; gives the text for models, with handles, and their ids.
+
+    What could not be kept is shown in part, or named, with the reason; it has no id.
+    """
     text, ids = normalised.text, list[str]()
+
+    async def add(media_type: str, content: bytes) -> Artifact | ArtifactNotKept:
+        try:
+            kept = await journal.artifacts.add(journal.run.id, NewArtifact(step, call, media_type, content, label))
+        except ArtifactNotKept as problem:
+            return problem
+        ids.append(kept.id)
+        return kept
+
     if len(text) > SHOWN_CHARACTERS:
         media_type = "application/json" if normalised.structured else "text/plain"
-        whole = await journal.artifacts.add(
-            journal.run.id, NewArtifact(step, call, media_type, text.encode(errors="replace"), label)
-        )
-        ids.append(whole.id)
-        text = _head_and_tail(text, whole.id)
+        text = _head_and_tail(text, await add(media_type, text.encode(errors="replace")))
     lines = [text] if text.strip() else []
     for blob in normalised.blobs:
-        kept = await journal.artifacts.add(
-            journal.run.id, NewArtifact(step, call, blob.media_type, blob.content, label)
-        )
-        ids.append(kept.id)
-        lines.append(f"[{blob.what}, {blob.media_type}, {len(blob.content):,} bytes, kept as {kept.id}]")
+        lines.append(_named(blob, await add(blob.media_type, blob.content)))
     return "\n".join(lines), tuple(ids)
 
 
@@ -149,10 +154,20 @@ def _is_hollow(data: Json) -> bool:
     return data is None or (isinstance(data, str) and not data.strip())
 
 
-def _head_and_tail(text: str, artifact: str) -> str:
+def _head_and_tail(text: str, kept: Artifact | ArtifactNotKept) -> str:
     left = len(text) - _HEAD - _TAIL
-    return (
-        f"[{len(text):,} characters, kept whole as {artifact}; read_artifact reads a range, searches or takes a JSON"
-        f' path, and {{"$artifact": "{artifact}"}} passes it on as an argument]\n'
-        f"{text[:_HEAD]}\n[… {left:,} characters left out …]\n{text[-_TAIL:]}"
-    )
+    if isinstance(kept, ArtifactNotKept):
+        about = f"{len(text):,} characters, of which this is a part: the call ran, but {_NOT_KEPT}: {kept}"
+    else:
+        about = (
+            f"{len(text):,} characters, kept whole as {kept.id}; read_artifact reads a range, searches or takes a JSON"
+            f' path, and {{"$artifact": "{kept.id}"}} passes it on as an argument'
+        )
+    return f"[{about}]\n{text[:_HEAD]}\n[… {left:,} characters left out …]\n{text[-_TAIL:]}"
+
+
+def _named(blob: Blob, kept: Artifact | ArtifactNotKept) -> str:
+    about = f"{blob.what}, {blob.media_type}, {len(blob.content):,} bytes"
+    if isinstance(kept, ArtifactNotKept):
+        return f"[{about}: the call ran, but {_NOT_KEPT}: {kept}]"
+    return f"[{about}, kept as {kept.id}]"

@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 from downstream.settings import ServerSettings
 
 from .exchange import ContainedTransport, current_exchange
-from .failures import ServerUnavailable
+from .failures import CallFailed, ServerUnavailable
 from .stderr_tail import StderrTail
 from .unreadable import as_answer
 from .watchdog import Watchdog
@@ -188,6 +188,9 @@ class _Noted:
     async def send(self, item: SessionMessage, /) -> None:
         exchange = current_exchange()
         sent_before = exchange.sent
+        if not sent_before and not exchange.leave():
+            raise CallFailed("the time to send the call was over, so it was not sent", may_have_run=False, lost=True)
+        exchange.reach("send.before")
         # Before the send: one that is cancelled may have handed its message over all the same.
         exchange.sent = True
         try:
@@ -195,6 +198,7 @@ class _Noted:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             exchange.sent = sent_before
             raise
+        exchange.reach("send.after")
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -58,7 +58,7 @@ class Conversation:
 
 def function_of(tool: Tool) -> Function:
     """A tool as models are offered it."""
-    return Function(tool.wire, tool.description or tool.title or tool.full_name, for_function(tool.input_schema))
+    return Function(tool.wire, tool.description or tool.title or tool.full_name, for_function(tool.open_schema))
 
 
 def _next_action(functions: tuple[Function, ...]) -> JsonObject:

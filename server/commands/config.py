@@ -86,6 +86,7 @@ def shown_settings(settings: "Settings") -> Any:
         "approvals": settings.approvals.model_dump(mode="json"),
         "budget": settings.budget.model_dump(mode="json"),
         "store": settings.store.model_dump(mode="json"),
+        "retention": settings.retention.model_dump(mode="json"),
         "revise": settings.revise,
         "engine": settings.engine.model_dump(mode="json", exclude_none=True),
         "warnings": list(settings.warnings),

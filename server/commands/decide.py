@@ -82,6 +82,7 @@ def _decide(word: _Word) -> None:
         _refuse_unseen(word)
         async with open_settings_store(settings, world=World()) as store:
             action = await store.action(word.action_id)
+            await store.check_writable(action.run)
             decision = await _decision(without_secrets(action, store.outlet), word, store.world.now())
             if decision is None:
                 return ExitCode.WAITING

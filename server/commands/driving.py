@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +11,7 @@ import anyio
 import typer
 
 from journal.actions import Action, Decision
-from journal.errors import DecisionRefused
+from journal.errors import DecisionRefused, StoreError
 from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines, without_secrets
 from server.terminal.event_lines import show_events
 from server.terminal.exit_codes import ExitCode, code_of_run
@@ -72,7 +72,9 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
     if not manner.as_json:
         tell_end(end, how=manner.typed)
     if end.run.ended:
-        await product.store.mark_delivered(run_id)
+        # It has been told, whether or not that can be noted.
+        with suppress(StoreError):
+            await product.store.mark_delivered(run_id)
     return code_of_run(end.run)
 
 

@@ -1,4 +1,4 @@
-"""`steprelay runs` as far as it only looks: list, show, watch, export. The rest stands in `runs_change`."""
+"""`steprelay runs` as far as it only looks: list, show, watch."""
 
 import dataclasses
 import json
@@ -12,9 +12,11 @@ from journal.world import World
 from server.terminal.exit_codes import ExitCode, UsageProblem, code_of_run
 
 from .opening import load, run_async, typed
-from .options import AsJson, Config, Output, RunId
+from .options import AsJson, Config, RunId
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from journal.store import Store
     from server.views.run_view import RunLine
 
@@ -39,11 +41,14 @@ def list_(
         if status is not None and status not in RUN_STATUSES:
             raise UsageProblem(f"--status {status!r} is none; there are: {', '.join(RUN_STATUSES)}")
         async with open_settings_store(settings, world=World()) as store:
-            lines = await run_lines(store, await store.runs(status=status, limit=limit))
+            runs = await store.runs(status=status, limit=limit)
+            lines = await run_lines(store, runs)
+        imported = {run.id for run in runs if run.imported}
         if as_json:
-            typer.echo(json.dumps({"runs": [line.model_dump(mode="json") for line in lines]}, ensure_ascii=False))
+            shown = [line.model_dump(mode="json") | {"imported": line.run_id in imported} for line in lines]
+            typer.echo(json.dumps({"runs": shown}, ensure_ascii=False))
         else:
-            _write_list(lines)
+            _write_list(lines, imported)
         return ExitCode.OK
 
     run_async(work, settings)
@@ -96,24 +101,6 @@ def watch(
     run_async(work, settings)
 
 
-def export(run_id: RunId, config: Config = None, output: Output = None) -> None:
-    """Write all that is known of a run as JSON."""
-    settings = load(config)
-
-    async def work() -> ExitCode:
-        from server.opened_store import open_settings_store
-
-        async with open_settings_store(settings, world=World()) as store:
-            text = json.dumps(await _exported(store, run_id), ensure_ascii=False, indent=2) + "\n"
-        if output is None:
-            typer.echo(text, nl=False)
-        else:
-            _write(output, text)
-        return ExitCode.OK
-
-    run_async(work, settings)
-
-
 async def _watch(store: "Store", run_id: str, *, config: Path | None, as_json: bool) -> ExitCode:
     import anyio
 
@@ -155,26 +142,7 @@ async def _end_where_nobody_drives(store: "Store", run_id: str, stuck: list[str]
             scope.cancel()
 
 
-async def _exported(store: "Store", run_id: str) -> Any:
-    run = await store.run(run_id)
-    whole = {
-        "run": dataclasses.asdict(run),
-        "usage": dataclasses.asdict(await store.usage(run)),
-        "steps": [dataclasses.asdict(step) for step in await store.steps(run_id)],
-        "events": [event.to_json() for event in await store.events(run_id)],
-        "actions": [dataclasses.asdict(action) for action in await store.actions(run_id)],
-    }
-    return store.outlet.json(whole)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageProblem(f"{path} cannot be written: {error.strerror}; name another file") from error
-
-
-def _write_list(lines: "list[RunLine]") -> None:
+def _write_list(lines: "list[RunLine]", imported: "Collection[str]") -> None:
     from server.views.words import ended_as
 
     if not lines:
@@ -182,7 +150,7 @@ def _write_list(lines: "list[RunLine]") -> None:
     room = shutil.get_terminal_size((160, 24)).columns
     for line in lines:
         status = ended_as(line.status, line.stop_reason)
-        needs = f"needs {line.needs}: " if line.needs else ""
+        needs = f"needs {line.needs}: " if line.needs else "imported: " if line.run_id in imported else ""
         goal = " ".join(line.goal.split())
         when = line.created_at[:16].replace("T", " ")
         whole = f"{line.run_id}  {when}  {status:<22}  ${line.cost_usd:<7.4f}  {needs}{goal}"

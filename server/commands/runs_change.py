@@ -1,8 +1,9 @@
 """`steprelay runs` as far as it changes something: resume, cancel, and the hidden `drive` of detached runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -22,13 +23,20 @@ _CANCEL_SECONDS = 5.0
 """A living process has so long to end a cancelled run; then it is ended here."""
 
 
+_Budget: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--budget", metavar="K=V", help="A limit to change, such as usd=5 or tokens=900000; repeatable."),
+]
+_From: TypeAlias = Annotated[
+    str | None, typer.Option("--from", metavar="STEP", help="Continue in a new run, in which this step is done anew.")
+]
+
+
 def resume(
     run_id: RunId,
     config: Config = None,
-    budget: Annotated[
-        list[str] | None,
-        typer.Option("--budget", metavar="K=V", help="A limit to change, such as usd=5 or tokens=900000; repeatable."),
-    ] = None,
+    budget: _Budget = None,
+    step: _From = None,
     approve: Approve = "ask",
     as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
 ) -> None:
@@ -36,6 +44,9 @@ def resume(
 
     What was done is kept, and only what is new is shown. The run is bound to the present settings, and approvals given
     under others are dropped. One that succeeded has nothing left to do but to ask for its answer again.
+
+    With --from, the run stays as it is, and a new one keeps what was paid for before that step: the step, what needs it
+    and what was decided after it are done anew, and nothing is approved.
     """
     settings = load(config)
 
@@ -47,11 +58,13 @@ def resume(
 
         async with open_settings_store(settings, world=World()) as store:
             run = await store.run(run_id)
-            await _reopen(store, run, settings, budget or [])
-        if run.status == "succeeded":
-            typer.echo(f"Run {run_id} had ended with success: only its answer is asked for again.", err=True)
+            if step is None:
+                driven, told = run_id, run.last_seq
+                await _reopen(store, run, settings, budget or [])
+            else:
+                driven, told = await _fork(store, run, settings, step=step, changes=budget or []), 0
         async with open_product(settings, world=World(), adopts=False) as product:
-            return await drive_here(product, run_id, Manner(approve, as_json, config, told=run.last_seq))
+            return await drive_here(product, driven, Manner(approve, as_json, config, told=told))
 
     run_async(work, settings)
 
@@ -148,6 +161,24 @@ async def _reopen(store: "Store", run: "Run", settings: "Settings", changes: lis
     if run.ended or changes:
         options = changed_budget(run.options, changes)
         await store.reopen(run, options=options | {"reopened": int(run.options.get("reopened", 0)) + 1})
+    if run.status == "succeeded":
+        typer.echo(f"Run {run.id} had ended with success: only its answer is asked for again.", err=True)
+
+
+async def _fork(store: "Store", run: "Run", settings: "Settings", *, step: str, changes: list[str]) -> str:
+    """The id of a new run that goes on from a step of this one. Raises UsageProblem."""
+    from journal.fork import NotForked, create_fork, memo_of
+    from planner.forking import fork_of
+
+    await store.check_writable(run.id)
+    steps, intents = await store.steps(run.id), await store.intents(run.id)
+    bound = {"fingerprint": settings.fingerprint, "settings_path": _path_text(settings.path)}
+    try:
+        fork = fork_of(run, step, await memo_of(store, run.id), steps=steps, intents=intents)
+        changed = replace(fork, options=changed_budget(fork.options, changes))
+        return await create_fork(store, changed, **bound)
+    except NotForked as error:
+        raise UsageProblem(str(error)) from error
 
 
 def _path_text(path: Path | None) -> str:

@@ -15,7 +15,7 @@ from mcp_types.version import is_version_at_least
 from pydantic import ValidationError
 
 from journal.actions import Action
-from journal.errors import DecisionRefused
+from journal.errors import DecisionRefused, StoreError
 from journal.runs import Run
 from server.product import Product
 from server.views.run_view import RunView
@@ -125,7 +125,9 @@ class Attachment:
             await self._progress.until(changed)
 
     async def _is_stuck(self, run: Run) -> bool:
-        """Whether no living process may go on with the run."""
+        """Whether the store fails under the run, or no living process may go on with it."""
+        if self.product.trouble_of(run.id) is not None:
+            return True
         if run.fingerprint == self.product.settings.fingerprint:
             return False
         return await needed_settings(self.product.store, run) is not None
@@ -197,7 +199,8 @@ class Attachment:
 
 
 async def delivered(product: Product, view: RunView) -> RunView:
-    """The view; where the run has ended, a repeated request is a new run from now on."""
+    """The view; where the run has ended, a repeated request is a new run from now on, if that can be noted."""
     if view.stop_reason is not None:
-        await product.store.mark_delivered(view.run_id)
+        with suppress(StoreError):
+            await product.store.mark_delivered(view.run_id)
     return view

@@ -18,6 +18,7 @@ class _Edit:
 
 async def edit_action(product: Product, action: Action, arguments: JsonObject, *, decision: str) -> None:
     """Replace a waiting `call` action by one with these arguments. Raises DecisionRefused or EditRefused."""
+    await product.store.check_writable(action.run)
     if decision != "approve":
         raise DecisionRefused(f"edited_arguments go with decision 'approve', not {quoted(decision)}; leave one out")
     if action.kind != "call" or action.state != "waiting":

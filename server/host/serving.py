@@ -8,14 +8,15 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import anyio.to_thread
 
-from journal.errors import SteprelayError
+from journal.errors import SteprelayError, StoreError
 from journal.outlet import Outlet
 from journal.world import World
 from server.product import Product
@@ -32,6 +33,8 @@ __all__ = ["Address", "NotServed", "Readiness", "check_address", "local_token", 
 
 log = logging.getLogger(__name__)
 
+_AGAIN_SECONDS = 2.0
+"""A store that cannot be opened is tried again so often."""
 _LAST_SECONDS = 7.0
 """Closing everything may take so long; then the process ends all the same."""
 
@@ -60,15 +63,21 @@ class NotStarted(SteprelayError):
 
 
 class Readiness:
-    """The product once it is open, or the reason why there is none; asking waits until one of the two is known."""
+    """The product once it is open, or the reason why there is none; asking waits until one of the two is known.
+
+    A reason may be followed by another, or by the product.
+    """
 
     def __init__(self) -> None:
         self._known = anyio.Event()
         self._product: Product | SteprelayError | None = None
 
-    def known(self, product: Product | SteprelayError) -> None:
+    def known(self, product: Product | SteprelayError) -> bool:
+        """Whether that is news."""
+        is_news = not isinstance(self._product, SteprelayError) or str(self._product) != str(product)
         self._product = product
         self._known.set()
+        return is_news
 
     async def __call__(self) -> Product:
         await self._known.wait()
@@ -155,7 +164,11 @@ async def _serve(
         group.start_soon(end.at_signal)
         group.start_soon(end.after, serve, ready)
         with end.once_left():
-            async with _opened(ready, found, environ=environ, world=world):
+            async with AsyncExitStack() as stack:
+                open_one = partial(_open, stack, ready, found, environ=environ, world=world)
+                while not await open_one() and not end.reached.is_set():
+                    with anyio.move_on_after(_AGAIN_SECONDS):
+                        await end.reached.wait()
                 await end.reached.wait()
         end.now()
 
@@ -201,21 +214,22 @@ class _End:
         os._exit(self._code)
 
 
-@asynccontextmanager
-async def _opened(
-    ready: Readiness, found: Callable[[], Found], *, environ: Mapping[str, str], world: World
-) -> AsyncGenerator[None]:
-    async with AsyncExitStack() as stack:
-        try:
-            settings = await anyio.to_thread.run_sync(_loaded, found, environ)
-            from server.assembly import open_product
+async def _open(
+    stack: AsyncExitStack, ready: Readiness, found: Callable[[], Found], *, environ: Mapping[str, str], world: World
+) -> bool:
+    """Open the product until the stack is closed; false where that failed and may go better later."""
+    try:
+        settings = await anyio.to_thread.run_sync(_loaded, found, environ)
+        from server.assembly import open_product
 
-            ready.known(await stack.enter_async_context(open_product(settings, world=world)))
-        except SteprelayError as error:
-            _say(ready, error)
-        except OSError as error:
-            _say(ready, NotStarted(error))
-        yield
+        ready.known(await stack.enter_async_context(open_product(settings, world=world)))
+    except SteprelayError as error:
+        _say(ready, error)
+        return not isinstance(error, StoreError)
+    except OSError as error:
+        _say(ready, NotStarted(error))
+        return False
+    return True
 
 
 def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
@@ -227,5 +241,5 @@ def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
 
 
 def _say(ready: Readiness, problem: SteprelayError) -> None:
-    sys.stderr.write(f"steprelay: {problem}\n")
-    ready.known(problem)
+    if ready.known(problem):
+        sys.stderr.write(f"steprelay: {problem}\n")

@@ -122,7 +122,7 @@ async def _get_run(product: Product, host: Host, taken: GetRun) -> Given:
     seen = _noteworthy(view)
     progress = Progress(product.store, host.context.session, taken.run_id)
     with anyio.move_on_after(host.patience(taken.wait_seconds)):
-        while view.stop_reason is None and _noteworthy(view) == seen:
+        while view.stop_reason is None and _noteworthy(view) == seen and not product.trouble_of(taken.run_id):
             changed = product.store.bell.listen(taken.run_id)
             view = await product.view(taken.run_id)
             if _noteworthy(view) == seen:

@@ -19,6 +19,10 @@ KEY = "mcpServers"
 _OURSELVES = re.compile(
     r"(?:^|[\s/\\'\"])steprelay(?:\.exe)?(?:[@=\[]\S*)?\s(?!(?:.*\s)?tool-server\s)(?:.*\s)?serve(?:[\s'\"]|$)"
 )
+_BARE_LAUNCH = re.compile(
+    r"(?:\S*[/\\])?(?:(?:uvx|pipx run|uv tool run)(?:\.exe)?\s+steprelay(?:[@=\[]\S*)?|steprelay(?:\.exe)?)"
+)
+"""The command alone, which a host would give its arguments later."""
 _VARIABLE_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
@@ -66,6 +70,13 @@ def build_server(name: str, entry: ServerEntry, *, options: ServerOptions, folde
     )
 
 
+def is_steprelay(entry: JsonObject) -> bool:
+    """Whether this entry would start steprelay itself, whatever it is called; its bundled tool servers are not that."""
+    args = entry.get("args")
+    words = [str(word) for word in (entry.get("command"), *(args if is_list(args) else ()))]
+    return bool(_OURSELVES.search(" ".join(words)) or _BARE_LAUNCH.fullmatch(" ".join(words)))
+
+
 def env_file_path(text: str, folder: Path) -> Path:
     """Where an `envFile` lies."""
     return folder / Path(text).expanduser()
@@ -103,9 +114,7 @@ def _check_names(entries: JsonObject, place: Place, reading: Reading) -> dict[st
 def _is_left_out(name: str, entry: Json, reading: Reading) -> bool:
     if not is_map(entry) or entry.get("disabled") is True:
         return is_map(entry)
-    args = entry.get("args")
-    words = [entry.get("command"), *(args if is_list(args) else ())]
-    is_ourselves = bool(_OURSELVES.search(" ".join(map(str, words))))
+    is_ourselves = is_steprelay(entry)
     if is_ourselves:
         reading.warnings.append(f"server {name!r} is steprelay itself and is left out; it never calls itself")
     return is_ourselves

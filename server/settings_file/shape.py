@@ -28,7 +28,7 @@ from downstream.settings import (
     Transport,
 )
 from executors.settings import WorkerEntry
-from journal.settings import SETTINGS, EngineSettings, StoreUrl
+from journal.settings import SETTINGS, EngineSettings, RetentionSettings, StoreUrl
 from journal.values import Json, JsonObject
 from planner.settings import BudgetSettings, Revise
 
@@ -115,6 +115,7 @@ class SettingsFile(BaseModel):
     approvals: ApprovalSettings = ApprovalSettings()
     budget: BudgetSettings = BudgetSettings()
     store: StoreUrl | None = None
+    retention: RetentionSettings = RetentionSettings()
     revise: Revise = "on_trigger"
     engine: EngineSettings = EngineSettings()
     secrets: tuple[str, ...] = ()
@@ -179,6 +180,7 @@ def _keys_at(place: Place) -> list[str]:
     for part in (*place, None):
         # A value that may be null is a choice, with the shape first.
         node = node.get("anyOf", [node])[0]
+        node = node.get("oneOf", [node])[0]
         if "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]
         if part is not None:

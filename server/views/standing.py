@@ -9,6 +9,7 @@ from journal.lease import LeaseWatch
 from journal.runs import Run
 from journal.steps import StepRow
 from journal.store import Store
+from journal.values import JsonObject
 
 from .action_view import time_text
 from .run_view import ActionView, RunView
@@ -25,6 +26,8 @@ class Standing:
     stands_on: str
     since: str
     for_seconds: float
+    origin: JsonObject | None
+    """Where the run came from, if it did not begin here: as in `Run`."""
 
 
 async def standing_of(store: Store, run_id: str) -> Standing:
@@ -40,6 +43,7 @@ async def standing_of(store: Store, run_id: str) -> Standing:
         stands_on=text,
         since=time_text(since),
         for_seconds=round(now - since, 1),
+        origin=run.origin,
     )
 
 
@@ -52,6 +56,7 @@ def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], st
         f"run      {view.run_id}",
         f"goal     {escaped(one_line(standing.goal))}",
         f"status   {ended_as(view.status, view.stop_reason)}",
+        *_origin_lines(standing.origin),
         *([] if view.stop_reason else [f"driver   {driver}"]),
         f"stands   {escaped(standing.stands_on)}, since {standing.since} ({duration(standing.for_seconds)})",
         f"taken    {usage.model_calls} model calls, {usage.tool_calls} tool calls, {known}${usage.cost_usd:.4f}, "
@@ -70,10 +75,18 @@ def standing_lines(view: RunView, standing: Standing, *, how: Callable[[str], st
     return lines
 
 
+def _origin_lines(origin: JsonObject | None) -> list[str]:
+    if origin is None:
+        return []
+    if "import" in origin:
+        return [f"origin   imported {time_text(origin['import']['at'])}, read-only"]
+    return [f"origin   continues {origin['fork']['run']} from step {origin['fork']['from']}"]
+
+
 def _stands_on(run: Run, steps: list[StepRow], actions: list[Action]) -> tuple[str, float]:
     running = [step for step in steps if step.status == "running"]
     if run.ended:
-        return "ended", run.ended_at or run.updated_at
+        return "ended" if run.stop_reason else "as it was exported", run.ended_at or run.updated_at
     if actions and not running:
         names = ", ".join(f"{action.tool or action.kind} ({action.id})" for action in actions)
         return f"on a decision about {names}", min(action.created_at for action in actions)

@@ -30,21 +30,28 @@ _STEPS = 40
 _SUMMARY = 200
 _NAMED = 3
 _AT_WORK = frozenset({"planning", "running"})
+_IMPORTED = "this run was imported and is read-only: nothing drives, resumes or decides it"
 _COUNTED_AS = {"pending": "waiting", "partial": "failed", "refused": "failed", "cancelled": "skipped"}
 
 
 async def run_view(
-    store: Store, run_id: str, *, command: str, config: Path | None = None, detail: bool = False
+    store: Store,
+    run_id: str,
+    *,
+    command: str,
+    config: Path | None = None,
+    detail: bool = False,
+    trouble: str | None = None,
 ) -> RunView:
     """The run as it is now; short while it is at work unless `detail`. Raises UnknownId.
 
     `command` is how steprelay is called in this installation, `config` the `--config` that its commands need, for the
-    sentences that tell a person what to type.
+    sentences that tell a person what to type. `trouble` is why the run is held up.
     """
     run = await store.run(run_id)
     steps = _shown_steps(run, await store.steps(run_id))
     actions = await store.actions(run_id)
-    waiting = [action for action in actions if action.state == "waiting"]
+    waiting = [action for action in actions if action.state == "waiting" and not run.imported]
     shown = shown_actions(waiting)
     needs = None if run.ended else await needed_settings(store, run)
     full, spoken = detail or run.status not in _AT_WORK, Spoken(command, config)
@@ -53,14 +60,14 @@ async def run_view(
         run_id=run.id,
         status=run.status,
         stop_reason=run.stop_reason,
-        message=_message(run, steps, actions=waiting, needs=needs, spoken=spoken),
+        message=_held(run, trouble) or _message(run, steps, actions=waiting, needs=needs, spoken=spoken),
         answer=None if run.answer is None else shortened(run.answer, ANSWER),
         steps=_counts(steps),
         step_list=[_step_view(step) for step in steps[:_STEPS]] if full else None,
         actions=[action_view(each, spoken) for each in shown],
         usage=_usage_view(await store.usage(run)),
         budget=_budget(run, actions) if full else None,
-        warnings=list(run.warnings),
+        warnings=[*run.warnings, *([_IMPORTED] if run.imported else [])],
         sources=[SourceView(**source) for source in run.result.get("sources", [])] if full else None,
         contains_untrusted=bool(run.result.get("contains_untrusted", False)),
         next_actions=[*map(next_for, shown), *_next_actions(run)],
@@ -82,7 +89,7 @@ async def needed_settings(store: Store, run: Run) -> str | None:
 
 async def _run_line(store: Store, run: Run, living: Sequence[Lease]) -> RunLine:
     needs = None if run.ended else _lacking(run, living)
-    waits = "person" if run.status == "awaiting_approval" and run.wake_at != 0 else None
+    waits = "person" if run.status == "awaiting_approval" and run.wake_at != 0 and not run.ended else None
     return RunLine(
         run_id=run.id,
         goal=store.outlet.text(shortened(run.goal, _SUMMARY)),
@@ -102,7 +109,7 @@ def _lacking(run: Run, living: Sequence[Lease]) -> str | None:
 def _shown_steps(run: Run, steps: Sequence[StepRow]) -> list[StepRow]:
     """The steps of the plan as revised, and dropped ones that had ended; nothing is at work in a run that has ended."""
     shown = [step for step in steps if not step.dropped or step.ended_at is not None]
-    if not run.ended:
+    if not run.ended or run.imported:
         return shown
     return [replace(step, status="cancelled") if step.ended_at is None else step for step in shown]
 
@@ -142,11 +149,17 @@ def _budget(run: Run, actions: Sequence[Action]) -> JsonObject | None:
     return budget
 
 
+def _held(run: Run, trouble: str | None) -> str | None:
+    return None if trouble is None or run.ended else f"Run {run.id} is held up and tried again by itself: {trouble}."
+
+
 def _message(
     run: Run, steps: Sequence[StepRow], *, actions: Sequence[Action], needs: str | None, spoken: Spoken
 ) -> str:
     if run.message is not None:
         return run.message
+    if run.imported:
+        return f"Run {run.id} is shown as it stood when it was exported."
     if run.cancel_reason is not None:
         return f"Run {run.id} is being cancelled."
     if needs is not None:

@@ -11,7 +11,8 @@ from mcp.types import CallToolResult, TextContent
 
 from downstream.door import Arguments, ToolCall
 from downstream.gate.call_record import plain_name
-from downstream.gate.calls import Outgoing, Send, ToolDoor
+from downstream.gate.calls import ToolDoor
+from downstream.gate.sending import Outgoing, Send
 from downstream.gate.stages import Gate
 from downstream.policy_settings import PolicySettings
 from downstream.servers.failures import CallFailed

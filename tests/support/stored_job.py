@@ -3,6 +3,7 @@
 `stored_job.py FILE` makes a database of the present version: run it before the version changes, never afterwards.
 """
 
+import json
 import os
 import sqlite3
 import sys
@@ -14,6 +15,8 @@ import anyio
 from products import call_step
 from quick_jobs import made, settings
 
+from downstream.servers.listing import fingerprint_of
+from journal.canonical import digest
 from journal.world import World
 from server.assembly import open_product
 from server.product import Product, Request
@@ -60,8 +63,19 @@ def lay(folder: Path, version: int) -> Settings:
     with sqlite3.connect(store / "steprelay.db") as database:
         database.executescript((STORED / f"version_{version}.sql").read_text())
         database.execute("UPDATE runs SET fingerprint = ?, settings_path = ?", (loaded.fingerprint, str(loaded.path)))
+        _move_server(database, fingerprint_of(loaded.servers[0]))
     database.close()
     return loaded
+
+
+def _move_server(database: sqlite3.Connection, now: str) -> None:
+    """Approvals are bound to the command of the tool server, which names another folder here."""
+    then = database.execute("SELECT name FROM remembered WHERE kind = 'catalogue'").fetchone()[0]
+    database.execute("UPDATE remembered SET name = ? WHERE name = ?", (now, then))
+    for action, binding in database.execute("SELECT id, binding FROM actions").fetchall():
+        moved = binding.replace(then, now)
+        hash_ = digest(json.loads(moved))
+        database.execute("UPDATE actions SET binding = ?, hash = ? WHERE id = ?", (moved, hash_, action))
 
 
 async def _make(folder: Path) -> None:

@@ -98,16 +98,17 @@ def children_of(pid: int) -> list[int]:
     return _descendants(pid, parents)
 
 
+def state_of(pid: int) -> str:
+    """The letter that /proc has for the state of a process; Z once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
 def alive(pids: Iterable[int]) -> list[int]:
     """Those of the processes that still live; a zombie does not."""
-    living: list[int] = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        living += [pid] if state != "Z" else []
-    return living
+    return [pid for pid in pids if state_of(pid) != "Z"]
 
 
 async def wait_until_gone(pids: Iterable[int], *, within: float = 5) -> list[int]:

@@ -1,4 +1,4 @@
-"""A run whose plan is revised while steps run in parallel may be killed anywhere: it ends as if it had not been."""
+"""A run may be killed at any point of its journal, and again as it recovers: it ends as if nothing had happened."""
 
 import json
 import os
@@ -10,24 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crash_run import ANSWER, EFFECTS, PARTS
 from crash_scenario import DIED
 from quick_jobs import made
-from revision_kills import ANSWER, EFFECTS, PARTS
 
 SUPPORT = Path(__file__).parent / "support"
 
 
 @dataclass(frozen=True)
 class History:
-    """What a run came to whose processes were killed: its end as the store has it, and the calls that were sent."""
+    """What a run came to whose processes were killed: its end as the store has it, and the calls that were sent.
 
-    codes: list[int]
+    `deaths` holds, for each process, the code that it ended with and the intents that were open then.
+    """
+
+    deaths: list[tuple[int, list[str]]]
     end: Any
     sent: Counter[tuple[str, str]]
 
     @classmethod
-    def read(cls, folder: Path, codes: list[int]) -> "History":
-        return cls(codes, json.loads((folder / "end.json").read_text()), Counter(made(folder)))
+    def read(cls, folder: Path) -> "History":
+        file = folder / "deaths.json"
+        deaths: list[tuple[int, list[str]]] = []
+        if file.exists():
+            deaths = [(code, keys) for code, keys in json.loads(file.read_text())]
+        return cls(deaths, json.loads((folder / "end.json").read_text()), Counter(made(folder)))
 
     def of(self, type_: str) -> list[tuple[str, Any]]:
         """The call and the data of each event of this type."""
@@ -45,8 +52,14 @@ class History:
         return Counter(self.calls[call] for call, _ in self.of("call.ended"))
 
     @property
-    def asked(self) -> list[str]:
-        return [choice for kind, choice, _ in self.end["actions"] if kind == "unknown"]
+    def asked(self) -> dict[str, str]:
+        """What a person said of calls of which nobody knew, by the key of the call."""
+        actions = self.end["actions"]
+        return {key.removesuffix("/unknown"): choice for kind, key, choice, _ in actions if kind == "unknown"}
+
+    @property
+    def open_at_death(self) -> set[str]:
+        return {key for _, keys in self.deaths for key in keys}
 
     @property
     def effects(self) -> Counter[tuple[str, str]]:
@@ -62,10 +75,22 @@ def check(history: History, whole: History) -> None:
     assert history.finished == whole.finished
     begun = Counter(history.calls[call] for call, _ in history.of("call.started"))
     assert history.sent <= begun
+    assert set(history.asked) == history.open_at_death
     models = [data["key"] for _, data in history.of("model.called")]
     assert sorted(models) == sorted(data["key"] for _, data in whole.of("model.called"))
     assert len(history.of("revision.made")) == len(history.of("run.ended")) == 1
-    assert all(handled for _, _, handled in end["actions"])
+    assert all(handled for *_, handled in end["actions"])
+
+
+def passed_points(folder: Path) -> int:
+    """How many points an undisturbed run has; each change that the writer committed passed its three."""
+    passed = json.loads((folder / "passed.json").read_text())
+    reached = Counter(tuple(name.rsplit(".", 1)) for name in passed["names"])
+    writes = {name: times for (name, point), times in reached.items() if point == "committed"}
+    for name, times in writes.items():
+        assert (reached[name, "before"], reached[name, "written"]) == (times, times)
+    assert sum(writes.values()) == passed["changes"]
+    return len(passed["names"])
 
 
 @pytest.mark.parametrize(
@@ -76,22 +101,21 @@ def check(history: History, whole: History) -> None:
     ],
 )
 def test_a_killed_run_ends_with_the_same_answer_and_each_effect_once(tmp_path: Path, which: str, number: int) -> None:
-    command = [sys.executable, str(SUPPORT / "revision_kills.py"), str(tmp_path), which, str(number)]
+    command = [sys.executable, str(SUPPORT / "crash_run.py"), str(tmp_path), which, str(number)]
     paths = os.environ | {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}
-    said = subprocess.run(command, env=paths, stdout=subprocess.PIPE, check=True, timeout=280)
-    whole = History.read(tmp_path / "whole", [0])
-    assert (whole.effects, whole.asked) == (Counter(EFFECTS), [])
-    codes = {path.parent: json.loads(path.read_text()) for path in tmp_path.glob("*/codes")}
-    assert [folder for folder, ended in codes.items() if ended[-1] != 0] == []
-    histories = [History.read(folder, ended) for folder, ended in codes.items()]
+    subprocess.run(command, env=paths, check=True, timeout=280)
+    points, whole = passed_points(tmp_path / "whole"), History.read(tmp_path / "whole")
+    assert (whole.effects, whole.asked, whole.sent["fail", "no"]) == (Counter(EFFECTS), {}, 2)
+    histories = [History.read(path.parent) for path in tmp_path.glob("*/deaths.json")]
+    assert [history.deaths for history in histories if history.deaths[-1] != (0, [])] == []
     for history in histories:
         check(history, whole)
-    died = sum(code == DIED for history in histories for code in history.codes)
-    asked = Counter(choice for history in histories for choice in history.asked)
+    codes = [code for history in histories for code, _ in history.deaths]
+    asked = Counter(choice for history in histories for choice in history.asked.values())
     again = sum((history.sent - whole.sent).total() for history in histories)
     sys.stdout.write(
-        f"points {int(said.stdout)}, histories {len(histories)}, deaths {died}, effects twice 0, silently lost 0, "
+        f"points {points}, histories {len(histories)}, deaths {codes.count(DIED)}, effects twice 0, silently lost 0, "
         f"asked {dict(asked)}, unanswered reads made again {again}\n"
     )
     # At the very end a process may come through with a point less.
-    assert died >= len(histories) - 3
+    assert sum(history.deaths[0][0] == DIED for history in histories) >= len(histories) - 3

@@ -1,14 +1,18 @@
-"""A run with a revision among parallel steps, in processes that die: `revision_kills.py FOLDER some|part NUMBER`.
+"""A run with parallel steps, a retry, an approval, writes and a revision, in processes that die: `crash_run.py FOLDER
+some|part NUMBER`.
 
-`some` draws 20 of the points that a whole run passes, with NUMBER as seed; `part` takes every PARTS-th from NUMBER on,
-every third with a second death. Each gets a folder: a process that dies there, and one that goes on to the end. The
-number of all points is printed.
+`some` draws 20 of the points that a whole run passes, with NUMBER as seed; `part` takes every PARTS-th from NUMBER on;
+every third dies once more as it recovers. Each history has a folder: processes that die there, and one that goes on to
+the end. `deaths.json` says of each process with what code it ended and which intents were open then.
 """
 
 import json
 import os
 import random
+import shutil
+import sqlite3
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,27 +96,42 @@ async def go(folder: Path, boundaries: Boundaries) -> None:
             "epoch": run.epoch,
             "steps": {row.id: row.status for row in await product.store.steps(run_id) if not row.dropped},
             "events": [[event.type, event.call, event.data] for event in await product.store.events(run_id)],
-            "actions": [[action.kind, action.choice, action.handled] for action in await product.store.actions(run_id)],
+            "actions": [
+                [action.kind, action.key, action.choice, action.handled]
+                for action in await product.store.actions(run_id)
+            ],
         }
         (folder / "end.json").write_text(json.dumps(end))
+    passed = {"names": boundaries.names, "changes": product.store.database.changes}
+    (folder / "passed.json").write_text(json.dumps(passed))
 
 
-def child(folder: Path, fatal: int | None = None) -> tuple[int, int]:
-    """The exit code of a process that does it, and how many points it passed if it came to its end."""
+def child(folder: Path, fatal: int | None = None) -> tuple[int, list[str]]:
+    """The exit code of a process that does it, and which intents were open when it ended."""
     if (pid := os.fork()) == 0:
-        boundaries = Boundaries(fatal)
-        anyio.run(go, folder, boundaries)
-        (folder / "points").write_text(str(len(boundaries.names)))
+        anyio.run(go, folder, Boundaries(fatal))
         os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return code, int((folder / "points").read_text()) if code == 0 else 0
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), open_intents(folder)
+
+
+def open_intents(folder: Path) -> list[str]:
+    """The keys of calls that were begun and not ended, from a copy, so that the store is left as the death left it."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        for path in (folder / "store").glob("steprelay.db*"):
+            shutil.copy(path, place)
+        database = sqlite3.connect(Path(place, "steprelay.db"))
+        try:
+            return [key for (key,) in database.execute("SELECT key FROM intents WHERE state = 'begun'")]
+        except sqlite3.OperationalError:
+            return []  # it died before there were tables
+        finally:
+            database.close()
 
 
 def deaths(points: int, which: str, number: int) -> list[tuple[int, ...]]:
     """At which points the processes of each history die, one after the other."""
-    if which == "some":
-        return [(point,) for point in sorted(random.Random(number).sample(range(1, points + 1), 20))]
-    chosen = range(number, points + 1, PARTS)
+    every = range(1, points + 1)
+    chosen = sorted(random.Random(number).sample(every, 20)) if which == "some" else every[number - 1 :: PARTS]
     # A recovery passes about 20 points before the run goes on.
     return [(point, 20 + point % 40) if place % 3 == 0 else (point,) for place, point in enumerate(chosen)]
 
@@ -123,21 +142,18 @@ def live_through(folder: Path, histories: Sequence[tuple[int, ...]]) -> int:
         for fatal in histories:
             place = folder / str(fatal[0])
             settings(place, SCRIPT)
-            codes = [child(place, point)[0] for point in fatal]
-            codes.append(child(place)[0])
-            (place / "codes").write_text(json.dumps(codes))
+            (place / "deaths.json").write_text(json.dumps([child(place, point) for point in (*fatal, None)]))
         os._exit(0)
     return pid
 
 
 def main(folder: Path, which: str, number: int) -> None:
     settings(folder / "whole", SCRIPT)
-    code, points = child(folder / "whole")
-    assert code == 0
+    assert child(folder / "whole") == (0, [])
+    points = len(json.loads((folder / "whole" / "passed.json").read_text())["names"])
     histories = deaths(points, which, number)
     pids = [live_through(folder, histories[first::AT_ONCE]) for first in range(AT_ONCE)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * AT_ONCE
-    sys.stdout.write(str(points))
 
 
 if __name__ == "__main__":

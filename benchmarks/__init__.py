@@ -1,0 +1,1 @@
+"""What the journal and the engine cost, measured on the product's own code: `python -m benchmarks`."""

@@ -1,0 +1,35 @@
+"""What a benchmark says: rows of a Markdown table, each with what it is held against."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; `against` is the floor or peer of the same run, `ratio` how many times that it took."""
+
+    what: str
+    measured: str
+    against: str = ""
+    ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, a sentence on how it was measured, and the rows."""
+
+    title: str
+    how: str
+    rows: tuple[Row, ...]
+
+    def markdown(self) -> str:
+        head = ["| what | measured | held against | ratio |", "|---|---|---|---|"]
+        return "\n".join([f"## {self.title}", "", self.how, "", *head, *_lines(self.rows)]) + "\n"
+
+
+def _lines(rows: Iterable[Row]) -> list[str]:
+    return [f"| {row.what} | {row.measured} | {row.against} | {_times(row.ratio)} |" for row in rows]
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f} x" if ratio < 10 else f"{ratio:.0f} x"

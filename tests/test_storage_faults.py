@@ -1,0 +1,211 @@
+"""Faults of the disk and of the store's file: each ends well, and what was committed stays."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from broken_stores import GOAL, ONE_STEP, READ, refusals, store_of, with_store
+from command_line import OWN
+from failing_disk import FailingDisk, build, lacking
+from faulty_runs import ANSWER, EFFECTS, SECONDS
+from journals import until
+from mcp_hosts import open_stdio_host, serve, text_of
+from quick_jobs import made, reached, settings
+
+SUPPORT = Path(__file__).parent / "support"
+AT_ONCE = 2
+
+needs_failing_disk = pytest.mark.skipif(lacking() is not None, reason=str(lacking()))
+
+
+def faulty_runs(folder: Path, parts: Sequence[int], of: int, samples: int, *, within: float) -> list[Any]:
+    """What became of these parts of the histories, one process each."""
+    library, processes = build(folder), list[tuple[Path, "subprocess.Popen[bytes]"]]()
+    for part in parts:
+        place = folder / str(part)
+        (place / "disk").mkdir(parents=True)
+        disk = FailingDisk(library, place / "disk", place / "control")
+        paths = {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}
+        command = [sys.executable, str(SUPPORT / "faulty_runs.py"), str(place), str(part), str(of), str(samples)]
+        with (place / "out").open("wb") as out:
+            process = subprocess.Popen(command, env=os.environ | disk.environ | paths, stdout=out)
+        processes.append((place / "out", process))
+    try:
+        assert [process.wait(within) for _, process in processes] == [0] * len(parts)
+    finally:
+        for _, process in processes:
+            process.kill()
+            process.wait()
+    return [json.loads(line) for out, _ in processes for line in out.read_text().splitlines()]
+
+
+def check(history: Any) -> None:
+    """The faulty process ended well, what it committed is there, and the next one finished the run."""
+    fault, first, left, second = (history[part] for part in ("fault", "first", "left", "second"))
+    for process in (first, second):
+        assert (process["code"], process["stdout"]) == (0, ""), (fault, process["stderr"])
+        assert "Traceback" not in process["stderr"], fault
+        assert process["s"] < SECONDS
+    says = [first[how] for how in ("refused", "unopened", "unread") if how in first] + first.get("held", [])
+    assert says or first["ended"] == "succeeded", (fault, first)
+    assert all("/disk/" in text and "; " in text for text in says), says
+    assert (left["whole"], left["chain"]) == ("ok", None)
+    assert left["runs"] == 1 or "refused" in first or "unopened" in first
+    assert (second["ended"], second["answer"], second["held"]) == ("succeeded", ANSWER, []), (fault, second)
+    assert sorted(call for call in history["made"] if call[0] in ("add", "drop")) == EFFECTS, fault
+    asked_again = set(second["asked"]) - set(first.get("asked", []))
+    assert asked_again <= {f"{key}/unknown" for key in left["open"]}, fault
+    assert (history["after"]["whole"], history["after"]["chain"], history["after"]["open"]) == ("ok", None, [])
+
+
+@needs_failing_disk
+@pytest.mark.parametrize(
+    ("parts", "of", "samples"),
+    [
+        pytest.param((0, 1), 2, 8, marks=pytest.mark.e2e, id="some"),
+        *(
+            pytest.param((part, part + 1), 64, 0, marks=pytest.mark.slow, id=f"{part}-{part + 1}")
+            for part in range(0, 64, AT_ONCE)
+        ),
+    ],
+)
+def test_a_run_survives_a_disk_that_fails_at_any_call(tmp_path: Path, parts: Any, of: int, samples: int) -> None:
+    histories = faulty_runs(tmp_path, parts, of, samples, within=280)
+    for history in histories:
+        check(history)
+    ends = Counter(
+        next(how for how in ("ended", "held", "refused", "unopened", "unread") if how in history["first"])
+        for history in histories
+        if history["fault"]
+    )
+    asked = Counter(bool(history["second"]["asked"]) for history in histories)
+    sys.stdout.write(
+        f"calls {histories[0]['first']['calls']}, histories {ends.total()}, the faulty process {dict(ends)}, "
+        f"effects twice 0, silently lost 0, a person was asked in {asked[True]}\n"
+    )
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> FailingDisk:
+    """A disk that holds `store`."""
+    return FailingDisk(build(tmp_path), tmp_path / "store", tmp_path / "control")
+
+
+@needs_failing_disk
+@pytest.mark.e2e
+async def test_serve_on_a_full_disk_says_so_and_goes_on_by_itself_when_there_is_space(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    config = settings(tmp_path, ONE_STEP)
+    disk.fail("ENOSPC")
+    async with open_stdio_host(serve(config), disk.environ) as host:
+        said = await refusals(host)
+        assert len(said) == 5
+        for text in said.values():
+            assert text.startswith(str(tmp_path))
+            assert "; set `store` to a folder you own" in text
+        disk.heal()
+        # Nothing tells a host that it may try again.
+        with anyio.fail_after(30):
+            while (result := await host.call("plan_and_execute", {"goal": GOAL})).is_error:  # noqa: ASYNC110
+                await anyio.sleep(0.2)
+    assert result.structured_content is not None
+    assert result.structured_content["status"] == "succeeded"
+
+
+GATED: dict[str, Any] = {
+    "plan": [
+        READ | {"id": "hold", "tool": "quick.wait", "arguments": {"gate": "go"}},
+        READ | {"id": "post", "tool": "quick.add", "arguments": {"key": "posted"}},
+        READ | {"id": "last", "needs": ["hold"]},
+    ],
+    "answer": "Done.",
+}
+
+
+@needs_failing_disk
+@pytest.mark.e2e
+async def test_a_run_whose_disk_fills_up_says_so_and_ends_when_there_is_space(
+    tmp_path: Path, disk: FailingDisk
+) -> None:
+    config = settings(tmp_path, GATED, policy={"rules": [{"ask": "quick.add"}]})
+    async with open_stdio_host(serve(config), disk.environ) as host:
+        run_id = (await host.structured("plan_and_execute", {"goal": GOAL, "wait_seconds": 0}))["run_id"]
+        with anyio.fail_after(60):
+            while not (view := await host.structured("get_run", {"run_id": run_id, "wait_seconds": 5}))["actions"]:
+                pass
+        action = view["actions"][0]
+        disk.fail("ENOSPC")
+        full = f"{store_of(tmp_path)}: database or disk is full; free some space or make it writable"
+        yes = {"action_id": action["action_id"], "decision": "approve"}
+        yes |= {"tool": action["tool"], "arguments": action["arguments"]}
+        for tool, arguments in (
+            ("plan_and_execute", {"goal": "another"}),
+            ("approve_action", yes),
+            ("cancel_run", {"run_id": run_id}),
+        ):
+            refused = await host.call(tool, arguments, within=20)
+            assert refused.is_error
+            assert text_of(refused).startswith(full)
+        listed = await host.structured("list_runs", within=20)
+        assert [line["run_id"] for line in listed["runs"]] == [run_id]
+        (tmp_path / "go").touch()
+
+        async def is_held() -> bool:
+            return "held up" in (await host.structured("get_run", {"run_id": run_id}))["message"]
+
+        await until(is_held)
+        held = f"Run {run_id} is held up and tried again by itself: {full}; what was committed is kept."
+        ways: dict[str, dict[str, Any]] = {"get_run": {"run_id": run_id}, "plan_and_execute": {"goal": GOAL}}
+        for tool, asked in ways.items():
+            told = await host.structured(tool, asked | {"wait_seconds": 45}, within=20)
+            assert told["message"] == held
+        disk.heal()
+        assert not (await host.call("approve_action", yes)).is_error
+        end = await reached(host, run_id, "succeeded")
+        assert end["answer"] == "Done."
+    assert made(tmp_path, "add") == [("add", "posted")]
+
+
+@needs_failing_disk
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param("read-only folder", marks=pytest.mark.e2e),
+        *(pytest.param(fault, marks=pytest.mark.slow) for fault in ("read-only file", "disk full", "disk broken")),
+    ],
+)
+def test_commands_on_a_disk_that_takes_nothing_say_so(tmp_path: Path, disk: FailingDisk, fault: str) -> None:
+    config = with_store(tmp_path)
+    environ = dict(disk.environ)
+    match fault:
+        case "disk full":
+            disk.fail("ENOSPC")
+        case "disk broken":
+            disk.fail("EIO")
+        case _:
+            disk.lock()
+    if fault == "read-only file":
+        environ["FAILING_DISK_UNDER"] = str(store_of(tmp_path))
+    for words in (("runs", "list"), ("run", GOAL)):
+        command = [*OWN, *words, "--config", str(config)]
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        if fault == "read-only file" and words[0] == "runs":
+            # All that was committed can be read.
+            assert (ended.returncode, ended.stderr) == (0, "")
+            continue
+        assert (ended.returncode, ended.stdout) == (3, ""), ended
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith(f"steprelay: {tmp_path}")
+        assert "set `store` to" in last or "make it writable; what was committed is kept" in last
+        assert "Traceback" not in ended.stderr
+        sys.stdout.write(f"{fault} -> {last.replace(str(tmp_path), '')}\n")
