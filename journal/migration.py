@@ -22,13 +22,8 @@ def migrate(
     go on beside this schema; then nothing has changed.
     """
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
         _upgrade(path, connection, migrations, now=now)
-    except BaseException:
-        # Which does nothing where SQLite has undone it all by itself, as on a full disk.
-        connection.rollback()
-        raise
-    connection.execute("COMMIT")
 
 
 def check_version(path: Path, connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -23,6 +23,7 @@ from .plan import AnyStep, Plan
 from .planning import recorded_plan
 from .replay_compare import Findings, Sameness, compare, first_difference
 from .revise import Standing
+from .unended import WAITED
 from .watch import watched
 
 log = logging.getLogger(__name__)
@@ -220,12 +221,14 @@ class _Replay:
     async def _unended(self, chronicle: Chronicle) -> None:
         """Steps that had begun and not ended, as far as their record goes, shown as they stood."""
         await self.rehearsal.move_to(self.last)
-        began = {row["id"] for row in self.record.tables["steps"] if row["started_at"] is not None}
-        waiting = {action.step for action in await self.journal.actions() if action.state == "waiting"}
+        began = {row["id"]: row for row in self.record.tables["steps"] if row["started_at"] is not None}
         for step in chronicle.progress.unended():
-            if step.id not in began:
+            if (row := began.get(step.id)) is None:
                 continue
-            await self.journal.put_step_status(step.id, "waiting" if step.id in waiting else "running")
+            await self.journal.put_step_status(step.id, "running")
+            # Whether it had come to wait for an action that was there is of the moment.
+            if row["status"] == "waiting" or self._is_said(row["summary"], WAITED):
+                await self.journal.put_step_status(step.id, "waiting")
             made = await self._carried_out(chronicle, step)
             match made:
                 case RecordEnds():

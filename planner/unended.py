@@ -11,6 +11,8 @@ from journal.steps import StepRow
 from .plan import AnyStep
 from .progress import Progress
 
+WAITED = "not run: it waited for a decision"
+
 
 @dataclass(frozen=True)
 class Unended:
@@ -43,7 +45,7 @@ def _harmless(progress: Progress, step: AnyStep, row: StepRow | None) -> Unended
     if row is None or row.started_at is None:
         return Unended(progress.why_not_run(step))
     if step.kind == "call" and row.status == "waiting":
-        return Unended("not run: it waited for a decision", began=True)
+        return Unended(WAITED, began=True)
     return Unended("cut short by the end of the run", began=True)
 
 

@@ -51,7 +51,7 @@ async def test_a_call_of_which_nobody_knows_is_neither_left_out_nor_called_not_r
     tmp_path: Path, then: IntentState
 ) -> None:
     async with open_rig(tmp_path) as rig:
-        rig.limits = replace(LIMITS, seconds=0.6)
+        rig.limits = replace(LIMITS, seconds=1.5)
         rig.steps = Steps({"b": sends("b", then)})
         with anyio.fail_after(10):
             run = await rig.run([call("a"), call("b", "a"), call("c", "b")])
@@ -64,7 +64,7 @@ async def test_a_call_of_which_nobody_knows_is_neither_left_out_nor_called_not_r
 
 async def test_what_a_step_had_done_before_it_was_cut_short_is_told(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
-        rig.limits = replace(LIMITS, seconds=0.6)
+        rig.limits = replace(LIMITS, seconds=1.5)
         rig.steps = Steps({"b": sends("b", "done")})
         with anyio.fail_after(10):
             run = await rig.run([call("b")])
@@ -92,7 +92,7 @@ async def test_a_persons_word_on_a_lost_call_counts_at_the_end_too(tmp_path: Pat
         raise AssertionError
 
     async with open_rig(tmp_path) as rig:
-        rig.limits = replace(LIMITS, seconds=0.6)
+        rig.limits = replace(LIMITS, seconds=1.5)
         rig.steps = Steps({"b": decided})
         with anyio.fail_after(10):
             run = await rig.run([call("b")])
