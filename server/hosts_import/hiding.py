@@ -58,7 +58,7 @@ class _Hider:
     choose: Choose
     everywhere: Iterable[Secret] = ()
 
-    def text(self, text: str, where: str, find: Callable[[str], list[Span]]) -> str:
+    def text(self, text: str, where: str, *, find: Callable[[str], list[Span]]) -> str:
         text = REFERENCE.sub(lambda found: self._without_default(found.group(), where), text)
         known = [
             Span(found.start(), found.end(), secret.label)
@@ -86,17 +86,19 @@ def _hidden(entry: JsonObject, hider: _Hider) -> JsonObject:
     kept = dict(entry)
     for key in ("command", "cwd", "envFile", "url"):
         if key in kept:
-            kept[key] = hider.text(kept[key], key, spans_in)
+            kept[key] = hider.text(kept[key], key, find=spans_in)
     if "args" in kept:
         args: list[str] = kept["args"]
         kept["args"] = [
-            hider.text(text, _named_argument(before, number), partial(spans_of_argument, before))
+            hider.text(text, _named_argument(before, number), find=partial(spans_of_argument, before))
             for number, (before, text) in enumerate(zip(["", *args], args, strict=False), start=1)
         ]
     for part, find in (("env", span_of_all), ("headers", spans_of_header)):
         if part in kept:
             named: dict[str, str] = kept[part]
-            kept[part] = {name: hider.text(text, f"{part} {name}", partial(find, name)) for name, text in named.items()}
+            kept[part] = {
+                name: hider.text(text, f"{part} {name}", find=partial(find, name)) for name, text in named.items()
+            }
     return kept
 
 

@@ -54,7 +54,7 @@ def read_data(path: Path) -> JsonObject:
     text = _text(path)
     data: Json = _parsed(text, path) if text.strip() else {}
     if not is_map(data):
-        raise _problem(path, "holds no map of keys, as files of hosts do", 1)
+        raise _problem(path, "holds no map of keys, as files of hosts do", line=1)
     return data
 
 
@@ -65,11 +65,11 @@ def _parsed(text: str, path: Path) -> Json:
         if path.suffix in (".yaml", ".yml"):
             return read_yaml(text).data
     except TextError as error:
-        raise _problem(path, error.text, error.line) from error
+        raise _problem(path, error.text, line=error.line) from error
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1
-        raise _problem(path, f"not TOML: {re.sub(r' ?[(]at .*', '', str(error))}", line) from error
+        raise _problem(path, f"not TOML: {re.sub(r' ?[(]at .*', '', str(error))}", line=line) from error
     try:
         # Fast, and right for nearly all; the reader that knows comments and lines is for the rest.
         return json.loads(text)
@@ -78,7 +78,7 @@ def _parsed(text: str, path: Path) -> Json:
     try:
         return read_json(text).data
     except TextError as error:
-        raise _problem(path, error.text, error.line) from error
+        raise _problem(path, error.text, line=error.line) from error
 
 
 def _text(path: Path) -> str:
@@ -92,9 +92,9 @@ def _text(path: Path) -> str:
         raise _problem(path, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise _problem(path, "not UTF-8; save it as UTF-8", line) from error
+        raise _problem(path, "not UTF-8; save it as UTF-8", line=line) from error
 
 
-def _problem(path: Path, text: str, line: int | None = None) -> SettingsError:
+def _problem(path: Path, text: str, *, line: int | None = None) -> SettingsError:
     # What a parser quotes may be a secret.
     return SettingsError([Problem(re.sub(r"'.*'", "'…'", text), path, line)])

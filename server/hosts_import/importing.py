@@ -55,7 +55,7 @@ class Import:
 def import_servers(files: Iterable[HostFile], there: dict[str, JsonObject], *, machine: Machine) -> Import:
     """The servers of these files that the settings do not have; files that do not exist are passed over."""
     result, inputs, merged = Import(), Inputs(), Merged(there)
-    for written in _written(files, machine, result):
+    for written in _written(files, result, machine=machine):
         try:
             merged.add(candidate(written, home=machine.home, inputs=inputs))
         except LeftOut as error:
@@ -68,7 +68,7 @@ def import_servers(files: Iterable[HostFile], there: dict[str, JsonObject], *, m
     return result
 
 
-def _written(files: Iterable[HostFile], machine: Machine, result: Import) -> Iterable[Written]:
+def _written(files: Iterable[HostFile], result: Import, *, machine: Machine) -> Iterable[Written]:
     for file in files:
         if not os.path.lexists(file.path):
             continue

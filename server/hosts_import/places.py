@@ -17,7 +17,7 @@ class Machine:
     environ: Mapping[str, str]
     folder: Path
 
-    def roaming(self, mac: str, windows: str, linux: str) -> Path:
+    def roaming(self, *, mac: str, windows: str, linux: str) -> Path:
         """The folder of an application's settings, by its name on each platform."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support" / mac
@@ -86,7 +86,7 @@ def _of_user(machine: Machine) -> Iterator[tuple[str, list[Path]]]:
     home, environ = machine.home, machine.environ
     yield "claude-desktop", _claude_desktop(machine)
     yield "claude-code", [Path(environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"]
-    code = [machine.roaming(name, name, name) / "User" for name in ("Code", "Code - Insiders")]
+    code = [machine.roaming(mac=name, windows=name, linux=name) / "User" for name in ("Code", "Code - Insiders")]
     profiles = [path for user in code for path in sorted(user.glob("profiles/*/mcp.json"))]
     yield "vscode", [*(user / "mcp.json" for user in code), *profiles]
     yield "cursor", [home / ".cursor" / "mcp.json"]
@@ -98,13 +98,13 @@ def _of_user(machine: Machine) -> Iterator[tuple[str, list[Path]]]:
     yield "gemini-cli", [home / ".gemini" / "settings.json"]
     yield "codex", [Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"]
     if machine.platform == "win32":
-        yield "goose", [machine.roaming("", "Block", "") / "goose" / "config" / "config.yaml"]
+        yield "goose", [machine.roaming(mac="", windows="Block", linux="") / "goose" / "config" / "config.yaml"]
     else:
         yield "goose", [Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "goose" / "config.yaml"]
 
 
 def _claude_desktop(machine: Machine) -> list[Path]:
-    folders = [machine.roaming("Claude", "Claude", "Claude")]
+    folders = [machine.roaming(mac="Claude", windows="Claude", linux="Claude")]
     if machine.platform == "win32":
         # Installed as a package, it sees a folder of its own in place of the roaming one.
         local = Path(machine.environ.get("LOCALAPPDATA") or machine.home / "AppData" / "Local")

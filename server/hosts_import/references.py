@@ -43,12 +43,14 @@ class References:
         inside, whole = found[1], found.group()
         kind, _, rest = inside.partition(":")
         if kind == "input" and rest:
-            name = self.inputs.name_of(rest, self.source.path, self.server)
+            name = self.inputs.name_of(rest, self.source.path, server=self.server)
             return self._say(whole, f"${{{name}}}")
         if kind == "env" and _NAME.fullmatch(rest):
             return self._say(whole, f"${{{rest}}}")
         if kind == "file" and rest:
-            return self._say(whole, f"${{{variable_name(self.server, Path(rest).stem)}}}", "the content of that file")
+            return self._say(
+                whole, f"${{{variable_name(self.server, Path(rest).stem)}}}", more="the content of that file"
+            )
         fixed = self._fixed(inside)
         if fixed is not None:
             return self._say(whole, fixed)
@@ -75,7 +77,7 @@ class References:
             return project.name if inside == "workspaceFolderBasename" else str(project)
         return None
 
-    def _say(self, was: str, text: str, more: str = "") -> str:
+    def _say(self, was: str, text: str, *, more: str = "") -> str:
         # A default may be a secret.
         shown = re.sub(r":-[^}]*", ":-…", f"{was} is now {text}")
         self.said.append(f"{shown}, {more}" if more else shown)
@@ -88,7 +90,7 @@ class Inputs:
 
     taken: dict[str, Path] = field(default_factory=dict[str, Path])
 
-    def name_of(self, identifier: str, path: Path, server: str) -> str:
+    def name_of(self, identifier: str, path: Path, *, server: str) -> str:
         """The variable for an input."""
         name = variable_name(identifier)
         if self.taken.setdefault(name, path) != path:

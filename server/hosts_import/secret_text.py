@@ -16,7 +16,8 @@ class Span(NamedTuple):
 
 
 _WORDS = re.compile(
-    r"CREDENTIAL|PASSPHRASE|PWD|BEARER|COOKIE|SIGNATURE|CONNECTION_?STRING|PRIVATE|(?:^|_)(?:PAT|SIG|DSN|PIN|JWT|SESSION)(?:_|$)"
+    r"CREDENTIAL|PASSPHRASE|PWD|BEARER|COOKIE|SIGNATURE|CONNECTION_?STRING|PRIVATE"
+    r"|(?:^|_)(?:PAT|SIG|DSN|PIN|JWT|SESSION)(?:_|$)"
 )
 _PLAIN_NAME = re.compile(
     r"(?:_|^)(?:FILE|PATH|DIR|CREDENTIALS|TYPE|MODE|METHOD|LIMIT|ENABLED)$|(?:^|_)(?:MAX|NO)_|TOKENS$"
@@ -28,19 +29,23 @@ _ALWAYS_PLAIN = re.compile(r"(?i)true|false|yes|no|on|off")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|digest|api-?key)\s+")
 _USER = re.compile(r"://([^/\s?#]*)@")
 _QUERY = re.compile(r"(?<=[?&#;])([\w.\[\]-]+)=([^&#;\s\"']+)")
-_PAIR = re.compile(
-    r"""([A-Za-z][\w.-]*)(["']?\s*[=:](?!//)\s*["']?|\s+)((?:(?:bearer|basic|token)\s+)?[^\s"'&#;,}]+)""", re.I
-)
+_VALUE = r"""(?:"([^"]*)"|'([^']*)'|((?:(?:bearer|basic|token)\s+)?[^\s"';]+))"""
+# Of no width, since the value of one pair may be the name of the next: `--header=X-Api-Key: …`.
+_PAIR = re.compile(r"(?<![?&#\w.])(?=([A-Za-z][\w.-]*)[\"']?\s*[=:](?!//)\s*" + _VALUE + ")", re.I)
+_OPTION = re.compile(r"(?<!\S)--([A-Za-z][\w.-]*)\s+(?!-)" + _VALUE, re.I)
+_WHOLE_PAIR = re.compile(r"-{0,2}([A-Za-z][\w.-]*)=(.+)", re.DOTALL)
 _AFTER_SCHEME = re.compile(r"(?i)\bbearer\s+([^\s\"',}]{4,})|\b(?:basic|token)\s+([A-Za-z0-9+/_=-]{16,})")
 _KNOWN = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    r"(?:sk|pk|rk|ak)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{6,}|gh[pousr]_\w{6,}|github_pat_\w{6,}|gl(?:pat|dt|rt|ptt)-[\w-]{6,}"
-    r"|xox[a-z]-[\w-]{6,}|xapp-[\w-]{6,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{20,}|ya29\.[\w-]{6,}|GOCSPX-[\w-]{6,}"
-    r"|eyJ[\w-]{8,}(?:\.[\w-]+)*|(?:npm|hf|ntn|figd|lin_api|dop_v1|gsk|pypi|glsa|phc|r8|tskey|secret|whsec|sntrys|nvapi|tvly"
-    r"|pplx|xai|fc|sbp|shpat|shpss|re|key|BSA)[-_][\w-]{12,}|SG\.[\w-]{6,}\.[\w-]+|ATATT[\w=-]{10,})"
+    r"(?:sk|pk|rk|ak)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{6,}|gh[pousr]_\w{6,}|github_pat_\w{6,}"
+    r"|gl(?:pat|dt|rt|ptt)-[\w-]{6,}|xox[a-z]-[\w-]{6,}|xapp-[\w-]{6,}|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{20,}"
+    r"|ya29\.[\w-]{6,}|GOCSPX-[\w-]{6,}|eyJ[\w-]{5,}(?:\.[\w-]+)*|SG\.[\w-]{6,}\.[\w-]+|ATATT[\w=-]{10,}"
+    r"|(?:npm|hf|ntn|figd|lin_api|dop_v1|gsk|glsa|phc|r8|secret|whsec|sntrys|sbp|shpat|shpss|re)_[\w-]{12,}"
+    r"|(?:tskey|nvapi|tvly|pplx|xai)-[\w-]{12,})"
 )
 _BLOCK = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _CHUNK = re.compile(r"[A-Za-z0-9_+-]{16,}={0,2}")
+_WITH_SLASHES = re.compile(r"(?:^|(?<=[=\s\"':]))[A-Za-z0-9+_-][A-Za-z0-9+/_-]{18,}={0,2}(?=$|[\s\"'])")
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REVISION = re.compile(r"(?:@|sha256:|#)$")
 _PIECE = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
@@ -98,6 +103,9 @@ def spans_of_argument(before: str, text: str) -> list[Span]:
             return [Span(span.start + start, span.end + start, span.label) for span in spans] if colon else spans
         if names_secret(option, text):
             return [Span(0, len(text), label_of(option))]
+    pair = _WHOLE_PAIR.fullmatch(text)
+    if pair and "\0" not in literal and names_secret(pair[1], pair[2]):
+        return [Span(pair.start(2), pair.end(2), label_of(pair[1]))]
     return spans_in(text)
 
 
@@ -125,12 +133,11 @@ def _beside_names(text: str) -> Iterator[Span]:
     for found in _QUERY.finditer(text):
         if names_secret(found[1], found[2]) or found[1].lower() in ("code", "sid", "auth"):
             yield Span(found.start(2), found.end(2), label_of(found[1]))
-    for found in _PAIR.finditer(text):
-        name, between, value = found[1], found[2], found[3]
-        is_option = text[max(0, found.start() - 2) : found.start()] == "--" and not value.startswith("-")
-        if names_secret(name, value) and (is_option or not between.isspace()):
-            scheme = _SCHEME.match(value)
-            yield Span(found.start(3) + (scheme.end() if scheme else 0), found.end(3), label_of(name))
+    for found in (*_PAIR.finditer(text), *_OPTION.finditer(text)):
+        start, end = next(found.span(group) for group in (2, 3, 4) if found[group] is not None)
+        if names_secret(found[1], text[start:end]):
+            scheme = _SCHEME.match(text, start, end)
+            yield Span(scheme.end() if scheme else start, end, label_of(found[1]))
 
 
 def _by_form(text: str) -> Iterator[Span]:
@@ -139,17 +146,25 @@ def _by_form(text: str) -> Iterator[Span]:
         yield Span(found.start(group), found.end(group), "TOKEN")
     for found in _KNOWN.finditer(text):
         yield Span(found.start(), found.end(), "KEY")
-    for found in _CHUNK.finditer(text):
+    for found in (*_CHUNK.finditer(text), *_WITH_SLASHES.finditer(text)):
         if not _REVISION.search(text[: found.start()]) and _is_by_chance(found.group()):
             yield Span(found.start(), found.end(), "KEY")
 
 
 def _is_by_chance(chunk: str) -> bool:
-    """Whether this can't be words, numbers and dates."""
+    """Whether this can't be words, numbers and dates: it changes too often between letters, capitals and digits."""
     if _UUID.search(chunk):
         return True
-    parts = [part for part in re.split(r"[-_+=]", chunk) if len(part) >= 12]
-    return any(len(part) / len(_PIECE.findall(part)) < 4 for part in parts) and len(chunk) >= 16
+    plain = re.sub(r"[^A-Za-z0-9]", "", chunk)
+    is_mixed = all(re.search(kind, plain) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
+    parts = [part for part in re.split(r"[-_+=]", chunk.replace("/", "")) if len(part) >= 12]
+    return (is_mixed and _length_of_pieces(plain) < 3) or any(
+        _length_of_pieces(part) < 4 or len(re.findall("[0-9]+", part)) > 2 for part in parts
+    )
+
+
+def _length_of_pieces(text: str) -> float:
+    return len(text) / len(_PIECE.findall(text))
 
 
 def apart(spans: Iterable[Span]) -> list[Span]:

@@ -27,7 +27,7 @@ def servers_there(path: Path) -> dict[str, JsonObject]:
     entries = data.get(KEY, data.get("servers"))
     if entries is not None and not is_map(entries):
         raise SettingsError([Problem(f"{KEY} must be a map of names to servers", path)])
-    return {name: entry for name, entry in (entries or {}).items() if is_map(entry)}
+    return {name: entry if is_map(entry) else {} for name, entry in (entries or {}).items()}
 
 
 def with_servers(path: Path, servers: Mapping[str, JsonObject]) -> str:
@@ -37,7 +37,7 @@ def with_servers(path: Path, servers: Mapping[str, JsonObject]) -> str:
     """
     text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
     if path.suffix in (".json", ".jsonc") or text.lstrip().startswith(("{", "//", "/*")):
-        return _as_json(text, servers, path)
+        return _as_json(text, servers, path=path)
     if not text.strip():
         return _HEAD + _dumped({KEY: dict(servers)})
     return _merged_yaml(text, servers)
@@ -59,7 +59,7 @@ def write_private(path: Path, text: str) -> None:
         ) from error
 
 
-def _as_json(text: str, servers: Mapping[str, JsonObject], path: Path) -> str:
+def _as_json(text: str, servers: Mapping[str, JsonObject], *, path: Path) -> str:
     try:
         data: Json = json.loads(text) if text.strip() else {}
     except ValueError as error:

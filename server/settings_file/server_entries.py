@@ -42,6 +42,7 @@ def prepare_servers(data: JsonObject, reading: Reading) -> dict[str, str]:
             if name not in names:
                 text = f"server_options names {given!r}, which is not in {KEY}{meant(given, names.values())}"
                 reading.problem(("server_options", given), text)
+        data["server_options"] = {given: _with_auth(given, each, reading) for given, each in options.items()}
     data[KEY] = {
         name: _prepare(entry, (KEY, name), reading) if is_map(entry) else entry
         for name, entry in entries.items()
@@ -80,6 +81,13 @@ def is_steprelay(entry: JsonObject) -> bool:
 def env_file_path(text: str, folder: Path) -> Path:
     """Where an `envFile` lies."""
     return folder / Path(text).expanduser()
+
+
+def _with_auth(name: str, options: Json, reading: Reading) -> Json:
+    """The options of a server with variables expanded where it is logged in at; elsewhere they are no variables."""
+    if not is_map(options) or "auth" not in options:
+        return options
+    return {**options, "auth": reading.expanded(options["auth"], ("server_options", name, "auth"))}
 
 
 def _use_one_name(data: JsonObject, reading: Reading) -> None:
