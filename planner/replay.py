@@ -10,8 +10,8 @@ from downstream.door import Waiting
 from downstream.models.structured import Question
 from executors.contract import Outcome
 from journal.errors import MemoMismatch, SteprelayError
-from journal.record import Record, Unreadable, data_of
-from journal.rehearsal import KEPT_EPOCH, RecordEnds, Rehearsal
+from journal.archive.record import Record, Unreadable, data_of
+from journal.archive.rehearsal import KEPT_EPOCH, RecordEnds, Rehearsal
 from journal.run_journal import RunJournal
 from journal.values import Json, JsonObject
 

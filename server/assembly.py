@@ -30,7 +30,7 @@ from journal.actions import Action, NewAction
 from journal.engine import Drive
 from journal.ledger import Limits
 from journal.local_engine import EngineOptions, open_local_engine
-from journal.retention import prune_daily
+from journal.archive.retention import prune_daily
 from journal.run_journal import RunJournal
 from journal.runs import Run
 from journal.settings import local_engine

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from downstream.servers.catalogue import remembered_tools
 from journal.store import Store
-from journal.transfer import About
+from journal.archive.transfer import About
 from journal.values import Json, JsonObject
 
 from .settings import Settings

@@ -21,11 +21,11 @@ from journal.canonical import digest
 from journal.events import EventType
 from journal.intents import IntentState
 from journal.ledger import Limits
-from journal.redaction import Mask
+from journal.archive.redaction import Mask
 from journal.runs import RunStatus, StopReason
 from journal.seals import seal_of
 from journal.steps import StepStatus
-from journal.transfer import Content
+from journal.archive.transfer import Content
 from journal.values import Json, JsonObject
 from planner.plan import AnyStep
 from planner.planning import WHOLE_GOAL, task_of

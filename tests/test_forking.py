@@ -13,10 +13,10 @@ from executors.step import step_key
 from journal.artifacts import NewArtifact
 from journal.errors import StoreError
 from journal.events import NewEvent
-from journal.fork import Fork, Kept, NotForked, create_fork, memo_of
+from journal.archive.fork import Fork, Kept, NotForked, create_fork, memo_of
 from journal.intents import Intent, NewIntent
 from journal.ledger import Amount, Reservation
-from journal.retention import prune
+from journal.archive.retention import prune
 from journal.run_journal import Ending, Meaning
 from journal.runs import Run
 from journal.steps import StepRow

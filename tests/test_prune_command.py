@@ -28,7 +28,7 @@ from quick_jobs import quick
 from journal.errors import UnknownId
 from journal.lease import open_lease
 from journal.outlet import Outlet
-from journal.retention import DAY, Swept, sweep
+from journal.archive.retention import DAY, Swept, sweep
 from journal.store import open_store
 from journal.world import World
 
@@ -90,7 +90,7 @@ _DIES = """
 import os, sys, anyio
 from pathlib import Path
 from journals import open_own_store
-from journal.retention import prune
+from journal.archive.retention import prune
 from journal.world import World
 
 async def main():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executors.wording import cut, shown
-from journal.redaction import Mask, shape, what_counts
+from journal.archive.redaction import Mask, shape, what_counts
 from journal.seals import seal_of
 from journal.values import JsonObject
 from server.redacted import Redacted

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from journal.actions import Decision, NewAction, supersede
 from journal.artifacts import ArtifactLimits, ArtifactNotKept, NewArtifact
-from journal.bundle import (
+from journal.archive.bundle import (
     ActionRow,
     ArtifactRow,
     AuditRow,
@@ -38,7 +38,7 @@ from journal.run_journal import Ending, Meaning
 from journal.schema import VERSION
 from journal.steps import StepRow
 from journal.store import Store, open_store
-from journal.transfer import About, AlreadyHere, collected, content_of, import_bundle, pieces
+from journal.archive.transfer import About, AlreadyHere, collected, content_of, import_bundle, pieces
 from journal.world import World
 
 ABOUT = About([{"server": "mail", "name": "send"}], {"revise": "never"})

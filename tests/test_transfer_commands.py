@@ -8,7 +8,7 @@ import quick_jobs
 from command_line import called
 
 from journal.read_only import ReadOnlyRun
-from journal.transfer import AlreadyHere
+from journal.archive.transfer import AlreadyHere
 
 LONG = "y" * 9_000
 PLAN = [

@@ -167,7 +167,7 @@ async def _reopen(store: "Store", run: "Run", settings: "Settings", changes: lis
 
 async def _fork(store: "Store", run: "Run", settings: "Settings", *, step: str, changes: list[str]) -> str:
     """The id of a new run that goes on from a step of this one. Raises UsageProblem."""
-    from journal.fork import NotForked, create_fork, memo_of
+    from journal.archive.fork import NotForked, create_fork, memo_of
     from planner.forking import fork_of
 
     await store.check_writable(run.id)

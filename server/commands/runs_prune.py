@@ -12,7 +12,7 @@ from .opening import load, run_async
 from .options import AsJson, Config
 
 if TYPE_CHECKING:
-    from journal.retention import Pruned, Swept
+    from journal.archive.retention import Pruned, Swept
     from journal.store import Store
     from server.settings import Settings
 
@@ -35,7 +35,7 @@ def prune(
     days = _days(settings, older_than)
 
     async def work() -> ExitCode:
-        from journal.retention import prune, sweep
+        from journal.archive.retention import prune, sweep
         from server.opened_store import open_settings_store
 
         async with open_settings_store(settings, world=World()) as store:
@@ -62,7 +62,7 @@ def _days(settings: "Settings", older_than: int | None) -> int:
 async def shrunk(store: "Store") -> tuple[int | None, str | None]:
     """How many bytes smaller the database is, and what to tell about that."""
     from journal.errors import StoreError
-    from journal.retention import shrink
+    from journal.archive.retention import shrink
 
     try:
         freed = await shrink(store)

@@ -33,7 +33,7 @@ def export(
     settings = load(config)
 
     async def work() -> ExitCode:
-        from journal.transfer import collected, content_of, pieces
+        from journal.archive.transfer import collected, content_of, pieces
         from server.exported import about_run
         from server.opened_store import open_settings_store
         from server.redacted import Redacted
@@ -62,8 +62,8 @@ def import_(
 
     async def work() -> ExitCode:
         from journal.artifacts import ArtifactNotKept
-        from journal.bundle import BadBundle, read_bundle
-        from journal.transfer import AlreadyHere, import_bundle
+        from journal.archive.bundle import BadBundle, read_bundle
+        from journal.archive.transfer import AlreadyHere, import_bundle
         from server.opened_store import open_settings_store
 
         try:

@@ -12,7 +12,7 @@ import toys
 from products import call_step, open_test_product, script
 
 from journal.actions import Decision
-from journal.fork import create_fork, memo_of
+from journal.archive.fork import create_fork, memo_of
 from journal.runs import Run
 from planner.forking import fork_of
 from server.product import Product, Request

@@ -7,13 +7,13 @@ from typing import Annotated, Literal, NoReturn, TypeAlias, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from .actions import ActionKind, ActionState, Level
-from .errors import SteprelayError
-from .intents import IntentState
-from .runs import RunStatus, StopReason
-from .schema import VERSION
-from .steps import StepStatus
-from .values import Json, JsonObject
+from journal.actions import ActionKind, ActionState, Level
+from journal.errors import SteprelayError
+from journal.intents import IntentState
+from journal.runs import RunStatus, StopReason
+from journal.schema import VERSION
+from journal.steps import StepStatus
+from journal.values import Json, JsonObject
 
 FORMAT = 1
 """The version of the document; `schema` beside it is that of the rows."""

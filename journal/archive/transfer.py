@@ -14,15 +14,16 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
-from .artifact_files import sync_folders, write_whole
-from .artifacts import ArtifactLost
+from journal.artifact_files import sync_folders, write_whole
+from journal.artifacts import ArtifactLost
+from journal.database import Row, Transaction
+from journal.errors import SteprelayError, StoreError
+from journal.outlet import Outlet
+from journal.schema import VERSION
+from journal.store import Store
+from journal.values import Json, JsonObject
+
 from .bundle import FORMAT, ArtifactRow, BadBundle, Bundle
-from .database import Row, Transaction
-from .errors import SteprelayError, StoreError
-from .outlet import Outlet
-from .schema import VERSION
-from .store import Store
-from .values import Json, JsonObject
 
 TABLES = {
     "memo": "key",

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
-from .values import Json
+from journal.values import Json
 
 _KEPT = re.compile(r"\b(?:https?://|mailto:|data:|javascript:|www\.)", re.IGNORECASE)
 """By these an answer's addresses are known, and treated with care."""

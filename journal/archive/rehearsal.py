@@ -7,19 +7,20 @@ from pathlib import Path
 
 import anyio
 
-from .artifact_files import write_whole
-from .artifacts import ArtifactLost
-from .database import Transaction
-from .errors import SteprelayError
-from .events import NewEvent
-from .intents import NewIntent
-from .ledger import Limits, Reservation
+from journal.artifact_files import write_whole
+from journal.artifacts import ArtifactLost
+from journal.database import Transaction
+from journal.errors import SteprelayError
+from journal.events import NewEvent
+from journal.intents import NewIntent
+from journal.ledger import Limits, Reservation
+from journal.run_journal import Meaning, Recorded, RunJournal, Shared
+from journal.runs import Run
+from journal.store import Store, open_store
+from journal.values import JsonObject
+from journal.world import World
+
 from .record import TABLES, Record
-from .run_journal import Meaning, Recorded, RunJournal, Shared
-from .runs import Run
-from .store import Store, open_store
-from .values import JsonObject
-from .world import World
 
 KEPT_EPOCH = 0
 """The epoch of rows that a run was given when it was forked from another."""

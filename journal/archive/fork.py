@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import anyio.to_thread
 
-from .artifact_files import remove_run, write_whole
-from .artifacts import Artifact, ArtifactLost
-from .database import Transaction
-from .errors import SteprelayError, StoreError
-from .events import NewEvent, append_event
-from .intents import PAST, intents_of
-from .read_only import refuse_imported
-from .runs import Run
-from .seals import seal_of
-from .store import Store
-from .values import WORST, Json, JsonObject
+from journal.artifact_files import remove_run, write_whole
+from journal.artifacts import Artifact, ArtifactLost
+from journal.database import Transaction
+from journal.errors import SteprelayError, StoreError
+from journal.events import NewEvent, append_event
+from journal.intents import PAST, intents_of
+from journal.read_only import refuse_imported
+from journal.runs import Run
+from journal.seals import seal_of
+from journal.store import Store
+from journal.values import WORST, Json, JsonObject
 
 
 class NotForked(SteprelayError):

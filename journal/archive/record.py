@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .database import Transaction
-from .errors import SteprelayError
-from .runs import Run, get_run
-from .store import Store
-from .values import Json, JsonObject
+from journal.database import Transaction
+from journal.errors import SteprelayError
+from journal.runs import Run, get_run
+from journal.store import Store
+from journal.values import Json, JsonObject
 
 Rows = Sequence[JsonObject]
 TABLES = ("memo", "steps", "intents", "ledger", "actions", "events", "audit", "artifacts")

@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from .artifact_files import remove_run, remove_unknown, run_folders
-from .audit import AuditLine, append_audit
-from .database import Transaction
-from .errors import StoreError
-from .lease import LeaseWatch
-from .store import Store
+from journal.artifact_files import remove_run, remove_unknown, run_folders
+from journal.audit import AuditLine, append_audit
+from journal.database import Transaction
+from journal.errors import StoreError
+from journal.lease import LeaseWatch
+from journal.store import Store
 
 log = logging.getLogger(__name__)
 

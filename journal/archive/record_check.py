@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 
-from .artifacts import ArtifactLost
-from .audit import GENESIS, chained
-from .canonical import digest
-from .database import Row, Transaction
-from .errors import SteprelayError
+from journal.artifacts import ArtifactLost
+from journal.audit import GENESIS, chained
+from journal.canonical import digest
+from journal.database import Row, Transaction
+from journal.errors import SteprelayError
+from journal.seals import seal_of, sealed
+from journal.store import Store
+from journal.values import Json, JsonObject
+
 from .record import Record, Unreadable, data_of
-from .seals import seal_of, sealed
-from .store import Store
-from .values import Json, JsonObject
 
 UNSEALED = "recorded by an earlier release, without seals: a changed row shows only where it makes a difference"
 _AUDITED = ("seq", "owner", "at", "run", "type", "data")
