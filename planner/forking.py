@@ -7,8 +7,8 @@ from typing import assert_never
 from executors.contract import Outcome
 from executors.job import Job
 from executors.step import step_key
-from journal.events import NewEvent
 from journal.archive.fork import Fork, Kept, NotForked
+from journal.events import NewEvent
 from journal.intents import Intent
 from journal.run_journal import Meaning
 from journal.runs import Run

@@ -9,9 +9,9 @@ from typing import assert_never
 from downstream.door import Waiting
 from downstream.models.structured import Question
 from executors.contract import Outcome
-from journal.errors import MemoMismatch, SteprelayError
 from journal.archive.record import Record, Unreadable, data_of
 from journal.archive.rehearsal import KEPT_EPOCH, RecordEnds, Rehearsal
+from journal.errors import MemoMismatch, SteprelayError
 from journal.run_journal import RunJournal
 from journal.values import Json, JsonObject
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from downstream.json_shape import is_array, is_object
-from journal.canonical import NotCanonical, canonical
-from journal.database import Transaction
 from journal.archive.record import Record, Rows, Unreadable, data_of
 from journal.archive.rehearsal import Rehearsal, is_made_anew
+from journal.canonical import NotCanonical, canonical
+from journal.database import Transaction
 from journal.values import Json, JsonObject
 
 Sameness: TypeAlias = Callable[[Json], Json]

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from downstream.servers.catalogue import remembered_tools
-from journal.store import Store
 from journal.archive.transfer import About
+from journal.store import Store
 from journal.values import Json, JsonObject
 
 from .settings import Settings

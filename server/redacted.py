@@ -17,15 +17,15 @@ from executors.contract import OutcomeStatus
 from executors.settings import built_in_workers
 from executors.step import Step, step_key
 from journal.actions import CHOICES, ActionKind, ActionState, Level
+from journal.archive.redaction import Mask
+from journal.archive.transfer import Content
 from journal.canonical import digest
 from journal.events import EventType
 from journal.intents import IntentState
 from journal.ledger import Limits
-from journal.archive.redaction import Mask
 from journal.runs import RunStatus, StopReason
 from journal.seals import seal_of
 from journal.steps import StepStatus
-from journal.archive.transfer import Content
 from journal.values import Json, JsonObject
 from planner.plan import AnyStep
 from planner.planning import WHOLE_GOAL, task_of

@@ -29,11 +29,11 @@ from downstream.tools import Tool
 from executors.execute import make_execute
 from executors.job import Equipment
 from executors.settings import OPERATOR, WorkerSettings
-from journal.ledger import Limits
 from journal.archive.record import Record, Unreadable, read_record
 from journal.archive.record_check import check_record
 from journal.archive.redaction import what_counts
 from journal.archive.rehearsal import RecordEnds, Rehearsal, open_rehearsal
+from journal.ledger import Limits
 from journal.run_journal import RunJournal
 from journal.runs import Run
 from journal.store import Store

@@ -10,13 +10,13 @@ from journals import create, open_own_store, rows, take
 
 from executors.contract import Outcome
 from executors.step import step_key
+from journal.archive.fork import Fork, Kept, NotForked, create_fork, memo_of
+from journal.archive.retention import prune
 from journal.artifacts import NewArtifact
 from journal.errors import StoreError
 from journal.events import NewEvent
-from journal.archive.fork import Fork, Kept, NotForked, create_fork, memo_of
 from journal.intents import Intent, NewIntent
 from journal.ledger import Amount, Reservation
-from journal.archive.retention import prune
 from journal.run_journal import Ending, Meaning
 from journal.runs import Run
 from journal.steps import StepRow

@@ -25,10 +25,10 @@ from old_runs import (
 from products import call_step, open_test_product, script, write_settings
 from quick_jobs import quick
 
+from journal.archive.retention import DAY, Swept, sweep
 from journal.errors import UnknownId
 from journal.lease import open_lease
 from journal.outlet import Outlet
-from journal.archive.retention import DAY, Swept, sweep
 from journal.store import open_store
 from journal.world import World
 

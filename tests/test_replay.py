@@ -13,11 +13,11 @@ from journals import change, rows
 from recorded_runs import KINDS, open_recorded, recorded_once
 
 from journal.archive.bundle import read_bundle
-from journal.outlet import Outlet
 from journal.archive.record import Unreadable
 from journal.archive.record_check import UNSEALED
-from journal.store import open_store
 from journal.archive.transfer import collected, content_of, import_bundle, pieces
+from journal.outlet import Outlet
+from journal.store import open_store
 from journal.world import World
 from server.exported import about_run
 from server.opened_store import open_settings_store

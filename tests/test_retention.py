@@ -26,11 +26,11 @@ from old_runs import (
 )
 
 from journal.actions import Decision
+from journal.archive.retention import DAY, OF_RUN, Pruned, Swept, prune, prune_daily, shrink, sweep
 from journal.artifact_files import remove_unknown
 from journal.artifacts import ArtifactLost
 from journal.errors import BudgetReached, StoreError, UnknownId
 from journal.lease import open_lease
-from journal.archive.retention import DAY, OF_RUN, Pruned, Swept, prune, prune_daily, shrink, sweep
 from journal.tasks import open_tasks
 from server.commands.runs_prune import shrunk
 from server.views.view import run_view

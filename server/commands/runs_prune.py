@@ -61,8 +61,8 @@ def _days(settings: "Settings", older_than: int | None) -> int:
 
 async def shrunk(store: "Store") -> tuple[int | None, str | None]:
     """How many bytes smaller the database is, and what to tell about that."""
-    from journal.errors import StoreError
     from journal.archive.retention import shrink
+    from journal.errors import StoreError
 
     try:
         freed = await shrink(store)

@@ -61,9 +61,9 @@ def import_(
     settings = load(config)
 
     async def work() -> ExitCode:
-        from journal.artifacts import ArtifactNotKept
         from journal.archive.bundle import BadBundle, read_bundle
         from journal.archive.transfer import AlreadyHere, import_bundle
+        from journal.artifacts import ArtifactNotKept
         from server.opened_store import open_settings_store
 
         try:
