@@ -31,7 +31,9 @@ sys.addaudithook(_refuse_other_machines)
 
 
 @pytest.fixture(autouse=True)
-def empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A home, state and configuration of its own for each test, and no key of a model provider."""
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
@@ -42,3 +44,5 @@ def empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     for name in os.environ:
         if name.startswith("STEPRELAY_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
+    if request.node.get_closest_marker("untraced"):
+        monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

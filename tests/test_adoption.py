@@ -20,7 +20,7 @@ from journal.run_journal import Ending, Meaning, RunJournal
 from journal.store import Store
 from journal.world import World
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
 SUPPORT = Path(__file__).parent / "support"
 MEANING = Meaning("test", {})

@@ -8,6 +8,8 @@ from benchmarks.__main__ import MEASURES, main, report
 from benchmarks.places import open_places
 from benchmarks.sizes import Sizes
 
+pytestmark = pytest.mark.untraced
+
 TINY = Sizes(repeats=1, runs_at_once=2, chain=1, old_runs=3, starts=1, parked=2, idle_seconds=0.1, approvals=2)
 
 

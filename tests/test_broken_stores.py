@@ -27,6 +27,8 @@ from journal.run_journal import RunJournal
 from journal.world import World
 from server.product import Request
 
+pytestmark = pytest.mark.untraced
+
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("name", ROWS)

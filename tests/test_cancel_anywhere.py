@@ -30,6 +30,8 @@ from server.opened_store import open_settings_store
 from server.product import Product, Request
 from server.settings import Found, Settings, load_settings
 
+pytestmark = pytest.mark.untraced
+
 PARTS = 4
 GATE = "go"
 HELD = {"wait", "stuck"}

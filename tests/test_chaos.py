@@ -7,6 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+pytestmark = pytest.mark.untraced
+
 SUPPORT = Path(__file__).parent / "support"
 
 

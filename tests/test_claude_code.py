@@ -17,7 +17,7 @@ from tap import said_by_host, said_by_server, tapped
 
 from server.demo.settings import GOAL, Demo, prepare_demo
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
 _NEGOTIATION: dict[Era, str] = {"legacy": "legacy", "modern": "auto"}
 

@@ -14,6 +14,8 @@ from crash_run import ANSWER, EFFECTS, PARTS
 from crash_scenario import DIED
 from quick_jobs import made
 
+pytestmark = pytest.mark.untraced
+
 SUPPORT = Path(__file__).parent / "support"
 
 

@@ -14,6 +14,8 @@ from journals import open_own_store, rows
 from journal.audit import verify_chain
 from journal.store import Store
 
+pytestmark = pytest.mark.untraced
+
 SUPPORT = Path(__file__).parent / "support"
 WRITES = {
     *("create", "take", "memo", "begin", "intent", "result", "abandon", "action", "decide", "park", "step", "plan"),

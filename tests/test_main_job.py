@@ -15,7 +15,7 @@ from main_job import GOAL, MARKER
 from mcp_hosts import Era, Host, answers, open_stdio_host, serve, text_of
 from model_server import markers_in
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
 LISTING = str(Path(__file__).parent / "support" / "list_tools.py")
 ERAS: list[Era] = ["legacy", "modern"]

@@ -19,6 +19,8 @@ from journals import until
 from mcp_hosts import open_stdio_host, serve, text_of
 from quick_jobs import made, reached, settings
 
+pytestmark = pytest.mark.untraced
+
 SUPPORT = Path(__file__).parent / "support"
 AT_ONCE = 2
 

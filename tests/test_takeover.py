@@ -20,7 +20,7 @@ from mcp_hosts import Host, open_stdio_host, serve
 from products import call_step, script
 from quick_jobs import LOG, made, reached, settings
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
 GATED = script(
     call_step("one", "quick.read", key="one"),

@@ -17,7 +17,7 @@ from journal.actions import Decision
 from journal.lease import DEAD_SECONDS
 from server.product import Product
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
 POST = script(call_step("post", "quick.add", key="posted"))
 POINTS = {
