@@ -9,7 +9,7 @@ READY := .venv/ready
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: bench chaos check clean demo format lint lock test test-slow
+.PHONY: bench chaos check clean demo format lint lock soak test test-slow
 
 check: lint
 	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
@@ -36,6 +36,12 @@ chaos: $(READY)
 	@state=$$(mktemp -d) && echo "state in $$state" && PYTHONPATH=.:tests/support \
 		$(BIN)/python tests/support/chaos.py $$state $(if $(SEED),--seed $(SEED)) $(if $(KILLS),--kills $(KILLS)) \
 		$(if $(PROCESSES),--processes $(PROCESSES)) && rm -r $$state
+
+# 200 runs over 8 tool servers, one of which is killed every second: `make soak SEED=7 RUNS=1000 SERVERS=4`.
+soak: $(READY)
+	@state=$$(mktemp -d) && echo "state in $$state" && XDG_STATE_HOME=$$state/state PYTHONPATH=.:tests/support \
+		$(BIN)/python tests/support/soak.py $$state $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) \
+		$(if $(SERVERS),--servers $(SERVERS)) && rm -r $$state
 
 demo: $(READY)
 	$(BIN)/steprelay demo --approve all

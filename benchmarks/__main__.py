@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import at_once, idle, startup, steps, wake
+from . import at_once, calls, idle, startup, steps, wake
 from .machine import described
 from .places import Places, open_places
 from .sizes import FULL, QUICK, Sizes
@@ -18,6 +18,7 @@ MEASURES: Mapping[str, Callable[[Places, Sizes], list[Table]]] = {
     "startup": startup.measure,
     "idle": idle.measure,
     "wake": wake.measure,
+    "calls": calls.measure,
 }
 _RESULTS = Path(__file__).parent / "results.md"
 _SMALL = "\nTaken with `--quick`: small sizes, to be read as a rough guide only.\n"

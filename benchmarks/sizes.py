@@ -15,6 +15,8 @@ class Sizes:
     parked: int = 1_000
     idle_seconds: float = 20.0
     approvals: int = 100
+    calls: int = 1_280
+    callers: tuple[int, ...] = (1, 8, 64)
 
     @property
     def steps(self) -> int:
@@ -23,4 +25,6 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(repeats=3, runs_at_once=50, old_runs=1_000, starts=3, parked=1_000, idle_seconds=10.0, approvals=20)
+QUICK = Sizes(
+    repeats=3, runs_at_once=50, old_runs=1_000, starts=3, parked=1_000, idle_seconds=10.0, approvals=20, calls=256
+)

@@ -69,9 +69,12 @@ class Called:
     artifacts: tuple[str, ...] = ()
     repeated: bool = False
     """Whether it was sent a second time already, since what became of the first was not known."""
+    session: str | None = None
+    """Names what its server may hold from one call to the next; another name means that all of that is gone."""
 
     def to_json(self) -> JsonObject:
-        return {
+        session = {"session": self.session} if self.session else {}
+        return session | {
             "call": self.call,
             "tool": self.tool,
             "ok": self.ok,

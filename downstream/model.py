@@ -20,7 +20,7 @@ from journal.values import Json, JsonObject
 
 from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role
 from .models.errors import failure_kind, failure_text
-from .models.messages import context_size, reply_from, seconds, wire_message
+from .models.messages import context_size, reply_from, seconds, wire_function, wire_message
 from .models.scripted import ScriptedModels
 from .models.vendor_loop import VendorLoop, open_vendor_loop
 from .settings import SCRIPTED, ModelOptions, ModelSettings
@@ -28,6 +28,8 @@ from .settings import SCRIPTED, ModelOptions, ModelSettings
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 32
+_LONGEST_DESCRIPTION = 1_024
+"""OpenAI refuses a request in which a function has a longer one."""
 _DUMMY_KEY = "none"
 # Read at import: no look-ups on the network, no .env file of whatever folder the environment lies in.
 _ENVIRONMENT = {
@@ -120,9 +122,8 @@ class _Litellm:
 
     async def _ask(self, litellm: Any, model: str, request: ModelRequest) -> ModelReply:
         """One request, on litellm's own loop."""
-        arguments = self._arguments(litellm, model, request)
         try:
-            response = await litellm.acompletion(**arguments)
+            response = await litellm.acompletion(**self._arguments(litellm, model, request))
             if request.stream:
                 async with aclosing(response):
                     response = litellm.stream_chunk_builder([chunk async for chunk in response])
@@ -147,13 +148,9 @@ class _Litellm:
             schema = {"name": request.name or "reply", "schema": request.schema, "strict": True}
             arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.functions:
-            arguments["tools"] = [
-                {
-                    "type": "function",
-                    "function": {"name": f.name, "description": f.description, "parameters": f.parameters},
-                }
-                for f in request.functions
-            ]
+            provider: str = litellm.get_llm_provider(model)[1]
+            longest = _LONGEST_DESCRIPTION if provider in ("openai", "azure") else None
+            arguments["tools"] = [wire_function(function, longest=longest) for function in request.functions]
         if request.force is not None:
             arguments["tool_choice"] = {"type": "function", "function": {"name": request.force}}
         if request.stream:

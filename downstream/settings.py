@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, PositiveFloat, SecretStr, ValidationInfo
+from pydantic import AfterValidator, BaseModel, Field, PositiveFloat, SecretStr, ValidationInfo, model_validator
 
 from journal.settings import SETTINGS, placed
 
@@ -14,6 +14,7 @@ from .tool_names import fits
 __all__ = [
     "SCRIPTED",
     "ApprovalSettings",
+    "AuthSettings",
     "Effect",
     "Matcher",
     "ModelName",
@@ -65,6 +66,28 @@ class ToolOptions(BaseModel):
         return Reconcile(tool=self.reconcile) if isinstance(self.reconcile, str) else self.reconcile
 
 
+class AuthSettings(BaseModel):
+    """How a server over HTTP is logged in at: by a person's browser, or by client credentials."""
+
+    model_config = SETTINGS
+
+    kind: Literal["oauth", "client_credentials"]
+    client_id: str | None = Field(default=None, min_length=1)
+    client_secret: SecretStr | None = None
+    issuer: str | None = None
+    """The authorization server that the client belongs to."""
+    scopes: tuple[str, ...] = ()
+    redirect_port: int | None = Field(default=None, ge=1, le=65535)
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> "AuthSettings":
+        if self.kind == "client_credentials" and not (self.client_id and self.client_secret):
+            raise ValueError("client_credentials needs client_id and client_secret")
+        if self.client_secret and not self.client_id:
+            raise ValueError("client_secret needs the client_id that it belongs to")
+        return self
+
+
 class ServerOptions(BaseModel):
     """Our own keys for one server, kept apart so that hosts can read `mcpServers` too. Times are seconds."""
 
@@ -75,8 +98,13 @@ class ServerOptions(BaseModel):
     effects: dict[str, Effect] = Field(default={})
     max_parallel: int = Field(default=4, ge=1, le=64)
     call_timeout: PositiveFloat = 60.0
+    """How long a call may go without an answer or, since it began or last told of it, progress."""
+    longest_call: PositiveFloat = 600.0
+    """How long a call may take in all, whatever progress it tells of; never less than `call_timeout`."""
     start_timeout: PositiveFloat = 30.0
     session: Literal["shared", "run"] = "shared"
+    auth: AuthSettings | None = None
+    """`run` gives each run a connection of its own, closed whenever the run ends or waits."""
     tools: dict[str, ToolOptions] = Field(default={})
 
     def for_tool(self, name: str) -> ToolOptions:
@@ -108,6 +136,11 @@ class ServerSettings(BaseModel):
         if self.timeout is not None and "call_timeout" not in self.options.model_fields_set:
             return self.timeout / 1000
         return self.options.call_timeout
+
+    @property
+    def longest_call(self) -> float:
+        """Seconds for one call that goes on telling of progress."""
+        return max(self.options.longest_call, self.call_timeout)
 
 
 class Price(BaseModel):

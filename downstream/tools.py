@@ -1,10 +1,14 @@
 """What is known of a tool: its definition as the server gave it, and the class that decides how careful to be."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from journal.canonical import digest
 from journal.values import Json, JsonObject
+
+from .json_shape import is_array, is_object, leaves
 
 ToolClass: TypeAlias = Literal["read", "egress", "write", "destructive", "unknown"]
 """What a call may do: read within the user's own data, read an open world, write, destroy, or nobody knows."""
@@ -47,8 +51,22 @@ class Tool:
     def _part(self, keyword: str, absent: Json) -> Json:
         return self.input_schema.get(keyword) or absent
 
-    @property
+    # These two are made once, since each call asks for them: one for its own tool, the other for all.
+    @cached_property
     def pin(self) -> str:
         """SHA-256 over the definition; a call is bound to it."""
         shown = [self.name, self.title, self.description, self.input_schema, self.output_schema, self.annotations]
         return digest(shown)
+
+    @cached_property
+    def words(self) -> str:
+        """All the free text of the definition: what a model may have picked up from there."""
+        return "\n".join([self.title, self.description, *_schema_texts(self.input_schema)])
+
+
+def _schema_texts(schema: Json) -> Iterator[str]:
+    parts = schema.items() if is_object(schema) else enumerate(schema) if is_array(schema) else ()
+    for key, part in parts:
+        if key in ("title", "description", "default", "examples"):
+            yield from (text for _, text in leaves(part) if isinstance(text, str))
+        yield from _schema_texts(part)

@@ -91,7 +91,7 @@ async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple
             f"{opened.artifact.id} is {kind} of {size} bytes, no text; pass it to a tool by reference"
         )
     else:
-        text = opened.text
+        text = shown(opened.text)
     return opened, _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
 
 

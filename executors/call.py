@@ -1,6 +1,5 @@
 """A call step: references resolved, one call through the gate, and what came of it, without any model."""
 
-import json
 from typing import assert_never
 
 from downstream.door import Called, Origin, Refused, ToolCall, Waiting
@@ -16,7 +15,7 @@ from .paths import ReferenceMissing
 from .resolve import resolve
 from .step import CallStep
 from .tools_of_step import find_tool
-from .wording import cut, quoted
+from .wording import cut, quoted, shown
 
 _SAFE_TO_REPEAT = frozenset({"read", "egress"})
 _BRIEF = 120
@@ -74,9 +73,10 @@ def _succeeded(step: CallStep, end: Called) -> Outcome:
 
 def _brief(end: Called) -> str:
     """The result in few words: data on one line, or a text's first line."""
+    text = shown(end.value.data)
     if not isinstance(end.value.data, str):
-        return cut(json.dumps(end.value.data, ensure_ascii=False), _BRIEF)
-    return quoted(next((line for line in end.text.splitlines() if line.strip()), ""), _BRIEF)
+        return cut(text, _BRIEF)
+    return quoted(next((line for line in text.splitlines() if line.strip()), ""), _BRIEF)
 
 
 def _effects(end: Called) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from downstream.servers.names import clean_json, clean_text
 from journal.values import Json
 
 _FOLDER = Path(__file__).parent / "prompts"
@@ -31,8 +32,8 @@ def wrapped(text: str, *, origin: str) -> str:
 
 
 def shown(data: Json) -> str:
-    """Data as a model reads it: text as it is, all else as JSON."""
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    """Data as a model reads it, without what nobody sees: text as it is, all else as JSON."""
+    return clean_text(data) if isinstance(data, str) else json.dumps(clean_json(data), ensure_ascii=False)
 
 
 def quoted(text: str, limit: int = 200) -> str:

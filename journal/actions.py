@@ -28,6 +28,8 @@ CHOICES: dict[ActionKind, tuple[str, ...]] = {
     "login": ("cancel",),
     "budget": ("raise", "finish"),
 }
+LOGGED_IN = "logged_in"
+"""How a `login` action ends by itself; nobody is offered it."""
 SAYS_NO: frozenset[str] = frozenset({"deny", "decline", "reject", "cancel", "finish", "give_up"})
 """Choices that need no level: nothing happens by them."""
 _SAID_YES = "choice NOT IN ({})".format(", ".join(f"'{choice}'" for choice in sorted(SAYS_NO)))
@@ -102,7 +104,10 @@ class Action:
 
 @dataclass(frozen=True)
 class Decision:
-    """A choice and how it came: `via` is approve_action, form, terminal, page, panel or flag; `client` who vouches."""
+    """A choice and how it came: `via` is approve_action, form, terminal, page, panel, flag or login.
+
+    `client` is who vouches for it.
+    """
 
     choice: str
     level: Level
@@ -170,7 +175,8 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
 
 
 def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
-    if decision.choice not in action.choices:
+    by_itself = (action.kind, decision.choice, decision.via) == ("login", LOGGED_IN, "login")
+    if decision.choice not in action.choices and not by_itself:
         offered = ", ".join(action.choices)
         raise DecisionRefused(f"action {action.id} ({action.kind}) has no {decision.choice!r}; its choices: {offered}")
     if action.state != "waiting":

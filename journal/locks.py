@@ -3,12 +3,15 @@
 import os
 import secrets
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+
+import anyio
 
 from .errors import StoreError
 
+_LOOK_SECONDS = 0.02
 _WINDOWS = sys.platform == "win32"
 """There a file that is open anywhere can be neither renamed nor removed."""
 
@@ -46,6 +49,19 @@ def is_free(path: Path) -> bool:
         return isinstance(error, FileNotFoundError)
     try:
         return _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def open_lock(path: Path) -> AsyncGenerator[None]:
+    """Hold the lock of a file that stays, having waited for whoever holds it, in this process or another."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        # No event tells that another process lets go.
+        while not _try_lock(descriptor):  # noqa: ASYNC110
+            await anyio.sleep(_LOOK_SECONDS)
+        yield
     finally:
         os.close(descriptor)
 

@@ -12,6 +12,9 @@ from .values import Json, JsonObject
 _SHORTEST = 8
 """Values with fewer characters are not treated as secrets: they would blank out ordinary words."""
 
+_MOST_LEARNED = 8
+"""So many values of one name: tokens that are replaced every hour must not slow down all text for ever."""
+
 
 class Outlet:
     """Replaces each secret, also in base64 (amid other bytes too), hex, URL and JSON form, by `[secret:NAME]`.
@@ -20,12 +23,25 @@ class Outlet:
     """
 
     def __init__(self, secrets: Iterable[tuple[str, str]] = ()) -> None:
+        self._given = tuple(secrets)
+        self._learned: dict[str, list[str]] = {}
+        self._know()
+
+    def learn(self, name: str, value: str) -> None:
+        """Take this value out too from now on; of many with one name, the latest."""
+        if value not in self._forms:
+            self._learned[name] = [*self._learned.get(name, ()), value][-_MOST_LEARNED:]
+            self._know()
+
+    def _know(self) -> None:
         forms: dict[str, str] = {}
-        for name, value in secrets:
+        learned = [(name, value) for name, values in self._learned.items() for value in values]
+        for name, value in (*self._given, *learned):
             if len(value) >= _SHORTEST:
                 forms.update(dict.fromkeys(_forms(value), f"[secret:{name}]"))
-        self._forms = forms
         longest_first = sorted(forms, key=len, reverse=True)
+        # In this order: another thread may be looking for the forms of the pattern.
+        self._forms = forms
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     def text(self, text: str) -> str:

@@ -179,15 +179,15 @@ class RunJournal:
 
         await self._write("result", change)
 
-    async def lose_call(self, key: str, *, events: Sequence[NewEvent] = ()) -> None:
-        """Note that a call with an effect was sent and that nobody knows whether it ran."""
+    async def lose_call(self, key: str, *, state: IntentState = "unknown", events: Sequence[NewEvent] = ()) -> None:
+        """Note that a call with an effect was sent and that nobody knows whether it ran; or its `state`."""
 
         def change(tx: Transaction, run: Row) -> None:
             settle(tx, run, key, NOTHING_SPENT)
-            self._end_intent(tx, run, key, "unknown")
+            self._end_intent(tx, run, key, state)
             self._append(tx, events)
 
-        await self._write("unknown", change)
+        await self._write(state, change)
 
     async def abandon_call(self, key: str, spent: Spent | None = None, *, events: Sequence[NewEvent] = ()) -> None:
         """A call that gave no result to keep: settled with `spent`, or given back where nothing was taken."""

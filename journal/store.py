@@ -31,6 +31,7 @@ from .runs import (
     reopen,
     request_cancel,
 )
+from .signs import Signs
 from .steps import StepRow, steps_of
 from .values import JsonObject
 from .world import World
@@ -51,6 +52,7 @@ class Store:
         self.outlet = outlet
         self.owner = owner
         self.bell = Bell()
+        self.signs = Signs()
         self.artifacts = Artifacts(database, world, limits=limits)
         self.remembered = Remembered(database, world, owner=owner)
 

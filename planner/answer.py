@@ -11,6 +11,7 @@ from downstream.budget import within_budget
 from downstream.model_port import ModelFailed
 from downstream.models.door import NoModel
 from downstream.models.structured import NoReply
+from downstream.servers.names import clean_json
 from executors.contract import Finding, Outcome
 from executors.wording import cut, shown, wrapped
 from journal.errors import BudgetReached
@@ -162,5 +163,5 @@ def _facts(step: AnyStep, outcome: Outcome | None, *, small: int, status: str) -
     value: Json = None if outcome.value is None else outcome.value.data
     if value is not None:
         whole = shown(value)
-        facts["value"] = value if len(whole) <= small else f"(left out: {len(whole)} characters)"
+        facts["value"] = clean_json(value) if len(whole) <= small else f"(left out: {len(whole)} characters)"
     return {key: item for key, item in facts.items() if item not in (None, "", [])}

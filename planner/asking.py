@@ -9,7 +9,7 @@ from downstream.model_port import Message, ModelRequest, Place, Role
 from downstream.models.door import Account
 from downstream.models.replies import ReplyErrors
 from downstream.models.structured import Form, Question
-from executors.nesting import TOO_DEEP, too_deep
+from downstream.nesting import TOO_DEEP, too_deep
 from executors.wording import cut
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject

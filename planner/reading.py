@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from pydantic import TypeAdapter, ValidationError
 
 from downstream.json_shape import is_array, is_object
-from executors.nesting import TOO_DEEP, too_deep
+from downstream.nesting import TOO_DEEP, too_deep
 from executors.step import ComposeStep, Step
 from journal.values import Json, JsonObject
 

@@ -20,6 +20,7 @@ from .commands import (
     runs_replay,
     runs_transfer,
     serve,
+    servers,
     tool_server,
 )
 from .terminal.exit_codes import code_of_error
@@ -47,6 +48,7 @@ def build_app() -> typer.Typer:
     app.command("demo")(demo.demo)
     app.command("init")(init.init)
     app.add_typer(_runs(), name="runs")
+    app.add_typer(_servers(), name="servers")
     app.command("approvals")(decide.approvals)
     app.command("approve")(decide.approve)
     app.command("deny")(decide.deny)
@@ -67,6 +69,15 @@ def _runs() -> typer.Typer:
     group.command("replay")(runs_replay.replay)
     group.command("prune")(runs_prune.prune)
     group.command("drive", hidden=True)(runs_change.drive)
+    return group
+
+
+def _servers() -> typer.Typer:
+    group = _group("The tool servers of the settings: what they offer, and logins.")
+    group.command("list")(servers.list_)
+    group.command("tools")(servers.tools)
+    group.command("login")(servers.login)
+    group.command("logout")(servers.logout)
     return group
 
 

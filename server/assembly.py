@@ -27,13 +27,14 @@ from executors.execute import make_execute
 from executors.job import Equipment
 from executors.settings import OPERATOR
 from journal.actions import Action, NewAction
+from journal.archive.retention import prune_daily
 from journal.engine import Drive
 from journal.ledger import Limits
 from journal.local_engine import EngineOptions, open_local_engine
-from journal.archive.retention import prune_daily
 from journal.run_journal import RunJournal
 from journal.runs import Run
 from journal.settings import local_engine
+from journal.signs import Signs
 from journal.store import Store
 from journal.values import JsonObject
 from journal.world import World
@@ -78,7 +79,7 @@ async def open_product(
         options = EngineOptions(
             settings.fingerprint, settings_path(settings), slots, limits=partial(_limits, desk), adopts=adopts
         )
-        drive = _Driven(make_drive(desk), doors.catalogue, depths)
+        drive = _Driven(make_drive(desk), doors, depths)
         engine = await stack.enter_async_context(open_local_engine(store, drive, options))
         group = await stack.enter_async_context(anyio.create_task_group())
         if adopts:
@@ -107,18 +108,20 @@ class _Doors:
     door: ModelDoor
     gate: Gate
     catalogue: Catalogue
+    signs: Signs
 
 
 async def _open_doors(stack: AsyncExitStack, settings: Settings, choice: _Choice, *, store: Store) -> _Doors:
-    pool = await stack.enter_async_context(open_pool(settings.servers, store.world))
+    pool = await stack.enter_async_context(open_pool(settings.servers, store.world, learn=store.outlet.learn))
     models = await stack.enter_async_context(open_models(choice.settings, store.outlet))
     catalogue = Catalogue(pool, store.remembered, settings.servers)
     return _Doors(
         pool=pool,
         models=models,
         door=ModelDoor(models, choice.settings, store.remembered, needs_price=settings.budget.usd_is_written),
-        gate=make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers)),
+        gate=make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers), pool=pool),
         catalogue=catalogue,
+        signs=store.signs,
     )
 
 
@@ -142,9 +145,10 @@ class _Depths:
 class _Driven:
     """A drive that first learns the tools, and tells the run what its settings and request had to say."""
 
-    def __init__(self, drive: Drive, catalogue: Catalogue, depths: _Depths) -> None:
+    def __init__(self, drive: Drive, doors: _Doors, depths: _Depths) -> None:
         self._drive = drive
-        self._catalogue = catalogue
+        self._pool = doors.pool
+        self._catalogue = doors.catalogue
         self._depths = depths
 
     async def __call__(self, journal: RunJournal) -> None:
@@ -156,7 +160,8 @@ class _Driven:
                     await journal.warn(text)
                 # A run taken up in its middle asks nobody for a plan, but its steps need the tools all the same.
                 await self._catalogue.tools()
-            await self._drive(journal)
+            async with self._pool.open_run(run.id):
+                await self._drive(journal)
         finally:
             self._depths.forget(run.id)
 
@@ -186,7 +191,7 @@ async def _choose(settings: Settings, environ: Mapping[str, str]) -> _Choice:
 def _equipment(settings: Settings, doors: _Doors, depths: _Depths) -> Equipment:
     return Equipment(
         ask=doors.door.ask,
-        call_tool=make_call_tool(doors.gate, doors.pool, depths.meta),
+        call_tool=make_call_tool(doors.gate, doors.pool, depths.meta, signs=doors.signs),
         catalogue=_Known(doors.catalogue),
         workers={worker.name: worker for worker in (OPERATOR, *settings.workers)},
         remembered=doors.door.remembered,

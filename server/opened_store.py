@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from journal.artifacts import ArtifactLimits
-from journal.outlet import Outlet
 from journal.settings import sqlite_path
 from journal.store import Store, open_store
 from journal.world import World
@@ -20,6 +19,6 @@ async def open_settings_store(settings: Settings, *, world: World) -> AsyncGener
     """Imports neither mcp nor litellm. Raises StoreError or NotBuiltYet."""
     kept = settings.retention
     limits = ArtifactLimits(kept.run_artifacts_mib, kept.store_artifacts_mib)
-    path, outlet = sqlite_path(settings.store), Outlet(settings.secrets)
+    path, outlet = sqlite_path(settings.store), settings.outlet
     async with open_store(path, world, outlet, owner=OWNER, limits=limits) as store:
         yield store

@@ -7,6 +7,8 @@ from typing import Literal
 
 import anyio
 
+from downstream.gate.form_fields import ContentUnfit
+from downstream.gate.forms import checked_content
 from journal.actions import SAYS_NO, Action, Decision, NewAction
 from journal.canonical import NotCanonical, digest
 from journal.engine import Engine
@@ -147,11 +149,14 @@ class Product:
         """
         action = await self.store.action(word.action_id)
         await self.store.check_writable(action.run)
-        decision = Decision(word.decision, "host", "approve_action", word.note, word.content, word.client)
         is_open = action.state == "waiting" and word.decision in action.choices
         if is_open and word.decision not in SAYS_NO and (short := self._too_little(action, word)) is not None:
             return short
-        await self.decide(action, decision)
+        try:
+            content = checked_content(action, word.decision, word.content) if is_open else None
+        except ContentUnfit as error:
+            return f"Action {action.id} still waits: {error}. Ask the user; never fill it in yourself."
+        await self.decide(action, Decision(word.decision, "host", "approve_action", word.note, content, word.client))
         return None
 
     def _too_little(self, action: Action, word: Word) -> str | None:

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from downstream.settings import ApprovalSettings, ModelSettings, PolicySettings, ServerOptions, ServerSettings
 from downstream.tool_names import has_glob, normalise_server_name
 from executors.settings import REVIEWER, WorkerSettings, built_in_workers
 from journal.canonical import digest
+from journal.outlet import Outlet
 from journal.settings import EngineSettings, RetentionSettings, Secret, StoreSettings
 from journal.values import JsonObject
 from planner.settings import BudgetSettings, Revise
@@ -59,6 +61,11 @@ class Settings:
     secrets: tuple[Secret, ...] = field(repr=False)
     warnings: tuple[str, ...]
     fingerprint: str
+
+    @cached_property
+    def outlet(self) -> Outlet:
+        """The one way out for text under these settings; it learns of secrets that come later."""
+        return Outlet(self.secrets)
 
 
 def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = False) -> Settings:

@@ -10,7 +10,18 @@ from benchmarks.sizes import Sizes
 
 pytestmark = pytest.mark.untraced
 
-TINY = Sizes(repeats=1, runs_at_once=2, chain=1, old_runs=3, starts=1, parked=2, idle_seconds=0.1, approvals=2)
+TINY = Sizes(
+    repeats=1,
+    runs_at_once=2,
+    chain=1,
+    old_runs=3,
+    starts=1,
+    parked=2,
+    idle_seconds=0.1,
+    approvals=2,
+    calls=4,
+    callers=(1, 2),
+)
 
 
 MARKS = (pytest.mark.e2e, pytest.mark.slow)
@@ -45,4 +56,6 @@ def test_a_benchmark_that_is_not_there_is_a_usage_error_that_names_those_that_ar
     with pytest.raises(SystemExit) as end:
         main(["speed"])
     assert end.value.code == 2
-    assert "no benchmark is called speed; there are steps, at-once, startup, idle, wake" in capsys.readouterr().err
+    assert (
+        "no benchmark is called speed; there are steps, at-once, startup, idle, wake, calls" in capsys.readouterr().err
+    )

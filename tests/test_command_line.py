@@ -46,7 +46,8 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     listed = steprelay("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
     assert names == [
-        *("serve", "run", "plan", "demo", "init", "approvals", "approve", "deny", "runs", "config", "tool-server"),
+        *("serve", "run", "plan", "demo", "init", "approvals", "approve", "deny", "runs", "servers", "config"),
+        "tool-server",
     ]
     listed = steprelay("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     assert [line.split()[0] for line in listed.splitlines() if line[2:3].strip()] == [

@@ -14,9 +14,13 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification
 from tool_connections import ODD, stdio, text_of
 
+from downstream.servers.asking import AsksBack
+from downstream.servers.caller import Caller
+from downstream.servers.changes import Changes
 from downstream.servers.connection import Connection
 from downstream.servers.exchange import Exchange, new_exchange
 from downstream.servers.failures import CallFailed, ServerUnavailable
+from downstream.servers.life import Life
 from downstream.servers.pool import open_pool
 from downstream.servers.stderr_tail import StderrTail
 from downstream.servers.transports import Surroundings, open_transport
@@ -179,7 +183,7 @@ async def test_a_child_is_told_its_depth_and_the_meta_of_a_call(monkeypatch: pyt
     meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "steprelay/depth": 2}
     async with open_pool([stdio("odd", odd("env"))], WORLD) as pool:
         with anyio.fail_after(20):
-            result = await pool.connection("odd").call("look", {}, timeout=10, meta=meta)
+            result = await pool.connection("odd").call("look", {}, timeout=10, caller=Caller(meta=meta))
     assert result.structured_content == {"depth": "2", "meta": meta}
 
 
@@ -237,19 +241,20 @@ async def test_an_error_that_the_server_answers_with_is_a_result() -> None:
     assert (result.is_error, text_of(result)) == (True, "odd answered with an error: so it is")
 
 
-async def test_a_server_of_the_older_protocol_that_asks_is_told_that_nobody_can_answer() -> None:
+async def test_a_server_of_the_older_protocol_that_asks_outside_a_run_is_declined() -> None:
     async with open_pool([stdio("odd", odd("asks"))], WORLD) as pool:
         with anyio.fail_after(20):
             result = await pool.connection("odd").call("look", {}, timeout=10)
-    assert "error" in text_of(result)
+    assert "decline" in text_of(result)
 
 
-async def test_a_server_that_needs_input_fails_the_call_before_it_began() -> None:
+async def test_what_a_server_asks_before_it_begins_is_handed_to_the_caller() -> None:
     script = Path(__file__).parent / "support/toy_servers/asking_server.py"
     async with open_pool([stdio("shop", [sys.executable, str(script)])], WORLD) as pool:
-        with anyio.fail_after(20), pytest.raises(CallFailed, match="shop asks for input") as failed:
+        with anyio.fail_after(20), pytest.raises(AsksBack, match="shop asks for input") as asked:
             await pool.connection("shop").call("order", {"item": "tea"}, timeout=10)
-    assert not failed.value.may_have_run
+    (question,) = asked.value.questions.values()
+    assert question.message == "order tea?"
 
 
 async def test_arguments_that_are_no_text_cost_their_connection_and_nothing_else() -> None:
@@ -289,9 +294,12 @@ async def test_a_server_that_lists_no_more_is_opened_again_for_the_next_call() -
 
 async def test_what_was_written_to_a_closed_connection_is_known_not_to_be_sent() -> None:
     message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
-    around, ended = Surroundings(Watchdog(None), StderrTail("odd")), anyio.Event()
+    around = Surroundings(Watchdog(None), StderrTail("odd"))
     with anyio.fail_after(20), new_exchange(Exchange()) as exchange:
-        async with open_transport(stdio("odd", odd("pages")), around, on_end=ended.set) as (_, writing):
+        async with open_transport(stdio("odd", odd("pages")), around, life=Life(), on_change=Changes().tell) as (
+            _,
+            writing,
+        ):
             await writing.aclose()
             with pytest.raises(anyio.ClosedResourceError):
                 await writing.send(message)

@@ -139,8 +139,16 @@ async def test_what_http_says_tells_whether_a_call_ran(said: Any, may_have_run: 
     assert stub.asked.count("tools/call") == 1
 
 
-async def test_a_lost_session_is_opened_again_and_the_call_sent_once_more() -> None:
-    answers: list[Any] = [(404, {"error": {"code": -32600, "message": "Session not found"}}), (200, RAN)]
+UNKNOWN = {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [(404, {"error": {"code": -32600, "message": "Session not found"}}), (400, UNKNOWN), (400, {**UNKNOWN, "id": {}})],
+    ids=["404", "400", "400 for no request"],
+)
+async def test_a_lost_session_is_opened_again_and_the_call_sent_once_more(said: Any) -> None:
+    answers: list[Any] = [said, (200, RAN)]
     async with open_stub(lambda method: answers.pop(0)) as stub, open_connection(remote("far", stub.url)) as far:
         with anyio.fail_after(20):
             assert text_of(await far.call("look", {}, timeout=10)) == "ran"

@@ -12,8 +12,8 @@ CHECK = "check that it is up, and its entry in mcpServers"
 PAGE = MCPError(-32603, "Server returned an error response")
 
 
-def http(status: int, *, broken: bool = False) -> Exchange:
-    return Exchange(sent=True, status=status, broken=broken)
+def http(status: int, *, broken: bool = False, refusal: bytes = b"") -> Exchange:
+    return Exchange(sent=True, status=status, broken=broken, refusal=refusal)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,9 @@ def http(status: int, *, broken: bool = False) -> Exchange:
         (MCPError(-32600, "Session not found"), http(404), False, True),
         (MCPError(-32600, "Session terminated"), http(404), False, True),
         (MCPError(-32001, "Session not found"), http(400), False, True),
+        (MCPError(-32000, "Bad Request: No valid session ID provided"), http(400), False, True),
+        (PAGE, http(400, refusal=b"Invalid session"), False, True),
+        (PAGE, http(400, refusal=b"Invalid"), True, False),
         (MCPError(-32020, "header mismatch"), http(400), False, True),
         (PAGE, http(500), True, False),
         (PAGE, http(502), True, False),

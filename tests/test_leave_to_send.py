@@ -10,6 +10,7 @@ from mcp.types import CallToolResult
 from quick_jobs import quick
 from tool_connections import remote, stdio, text_of
 
+from downstream.servers.caller import Caller
 from downstream.servers.exchange import Leave
 from downstream.servers.failures import CallFailed
 from downstream.servers.pool import open_pool
@@ -35,7 +36,8 @@ class Leaves:
     async def call(self, server: ServerSettings, tool: str, **arguments: Any) -> CallToolResult:
         async with open_pool([server], World(reach=self.points.append)) as pool:
             with anyio.fail_after(30):
-                return await pool.connection(server.name).call(tool, arguments, timeout=20, leave=self.ask)
+                caller = Caller(leave=self.ask)
+                return await pool.connection(server.name).call(tool, arguments, timeout=20, caller=caller)
 
 
 async def test_a_call_whose_leave_has_lapsed_is_sent_with_a_new_one(tmp_path: Path) -> None:
@@ -70,5 +72,5 @@ async def test_what_the_asking_raises_reaches_the_caller_and_nothing_is_sent(tmp
 
     async with open_pool([stdio("box", quick(log))], World()) as pool:
         with anyio.fail_after(30), pytest.raises(Fenced):
-            await pool.connection("box").call("read", {"key": "never"}, timeout=20, leave=ask)
+            await pool.connection("box").call("read", {"key": "never"}, timeout=20, caller=Caller(leave=ask))
     assert toys.calls(log) == []

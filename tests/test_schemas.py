@@ -154,10 +154,11 @@ def test_arguments_that_fit_the_original_fit_what_is_sent() -> None:
 
 def test_what_can_not_be_said_in_keywords_is_said_in_words() -> None:
     properties = for_function(WILD)["properties"]
-    assert properties["n"] == {"type": "integer", "description": "(minimum 0, exclusiveMaximum 10)"}
+    assert properties["n"] == {"type": "integer", "description": "(minimum 0, exclusiveMaximum 10) (or null)"}
     assert properties["level"] == {"type": "integer", "description": "(one of [1, 2, 3])"}
     assert properties["mode"] == {"type": "string", "enum": ["a"]}
-    assert for_function(WILD | {"required": ["q", "gone"]})["required"] == ["q"]
+    assert for_function(WILD | {"required": ["q", "mode", "gone"]})["required"] == ["mode"]
+    assert properties["q"] == {"type": "string", "description": "(leave out for null)"}
 
 
 def test_alternatives_at_the_top_become_one_object_that_says_what_they_were() -> None:
@@ -166,6 +167,55 @@ def test_alternatives_at_the_top_become_one_object_that_says_what_they_were() ->
     plain = for_function({"oneOf": [by_id, by_name]})
     assert (sorted(plain["properties"]), plain.get("required")) == (["id", "name"], None)
     assert plain["description"] == "(alternatives: {id}; {name})"
+
+
+ODD: tuple[Json, ...] = (
+    {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+    {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]},
+    {"properties": {"c": {"type": "integer"}}},
+    {"properties": {"c": {"type": "boolean"}, "a": {"type": "number"}}},
+)
+
+
+def test_parts_that_servers_write_in_other_ways_than_most_are_understood() -> None:
+    a, b, c, d = ODD
+    schema: Json = {
+        "type": "object",
+        "properties": {
+            "nullable": {"type": "integer", "nullable": True},
+            "numbers": {"enum": [1, 2.5]},
+            "from a list": {"$ref": "#/properties/union/allOf/0/oneOf/1"},
+            "beyond the list": {"$ref": "#/properties/union/allOf/9"},
+            "union": {"allOf": [{"oneOf": [a, b]}, {"anyOf": [c, d]}, {"anyOf": [{"required": ["c"]}, 5]}]},
+            "with default": {"type": ["string", "integer"], "default": "x"},
+            "inner words": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}], "description": "D"},
+            "anchor": {"$ref": "#node", "description": "D"},
+        },
+        "if": {"required": ["numbers"]},
+        "then": {"properties": {"then": {"type": "string"}}},
+        "dependentSchemas": {"then": {"properties": {"dependent": {"type": "string"}}}},
+    }
+    properties = for_function(schema)["properties"]
+    assert for_function(for_function(schema))["properties"] == properties
+    assert set(properties) == {*schema["properties"], "then", "dependent"}
+    assert properties["nullable"] == {"type": "integer", "description": "(or null)"}
+    assert properties["numbers"] == {"type": "number", "description": "(one of [1, 2.5])"}
+    assert properties["from a list"] == b
+    assert properties["union"] == {
+        "type": "object",
+        "properties": {
+            "c": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+            "a": {"type": "string"},
+            "b": {"type": "string"},
+        },
+        "description": "(alternatives: {a}; {b})",
+    }
+    either = [{"type": "string"}, {"type": "integer"}]
+    assert properties["with default"] == {"anyOf": either, "description": '(default "x")'}
+    assert properties["inner words"] == {"type": "string", "description": "D ((minLength 1)) (or null)"}
+    kinds = {"string", "number", "boolean", "object", "array"}
+    for name in ("anchor", "beyond the list"):
+        assert {branch["type"] for branch in properties[name]["anyOf"]} == kinds
 
 
 def test_a_schema_that_holds_itself_through_plain_nesting_ends() -> None:

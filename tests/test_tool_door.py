@@ -31,7 +31,8 @@ async def test_calls_reach_a_real_server_only_as_settings_and_people_let_them(tm
     policy = PolicySettings.model_validate({"rules": [{"deny": "box.drop_*"}]}, strict=False)
     item: JsonObject = {"key": "k1", "value": "v1"}
     async with open_runs(tmp_path) as runs, open_pool(servers, World()) as pool:
-        gate = make_gate(Catalogue(pool, runs.store.remembered, servers), Rules(policy, ApprovalSettings(), servers))
+        catalogue = Catalogue(pool, runs.store.remembered, servers)
+        gate = make_gate(catalogue, Rules(policy, ApprovalSettings(), servers), pool=pool)
         door, journal = make_call_tool(gate, pool, lambda out: {"depth": 1}), await runs.drive()
         with anyio.fail_after(60):
             waiting = await door(journal, call("box__add_item", item, key="1", allowed=frozenset({"box.add_item"})))

@@ -14,7 +14,6 @@ from products import open_test_product
 from pydantic import BaseModel
 
 from journal.actions import Decision, NewAction, supersede
-from journal.artifacts import ArtifactLimits, ArtifactNotKept, NewArtifact
 from journal.archive.bundle import (
     ActionRow,
     ArtifactRow,
@@ -28,6 +27,8 @@ from journal.archive.bundle import (
     StepLine,
     read_bundle,
 )
+from journal.archive.transfer import About, AlreadyHere, collected, content_of, import_bundle, pieces
+from journal.artifacts import ArtifactLimits, ArtifactNotKept, NewArtifact
 from journal.errors import StoreError
 from journal.events import NewEvent
 from journal.intents import NewIntent
@@ -38,7 +39,6 @@ from journal.run_journal import Ending, Meaning
 from journal.schema import VERSION
 from journal.steps import StepRow
 from journal.store import Store, open_store
-from journal.archive.transfer import About, AlreadyHere, collected, content_of, import_bundle, pieces
 from journal.world import World
 
 ABOUT = About([{"server": "mail", "name": "send"}], {"revise": "never"})

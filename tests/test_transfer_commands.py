@@ -7,8 +7,8 @@ import pytest
 import quick_jobs
 from command_line import called
 
-from journal.read_only import ReadOnlyRun
 from journal.archive.transfer import AlreadyHere
+from journal.read_only import ReadOnlyRun
 
 LONG = "y" * 9_000
 PLAN = [

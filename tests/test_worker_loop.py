@@ -1,5 +1,6 @@
 """The loop of a worker: what it is shown, what it calls, what becomes of its report."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -163,6 +164,22 @@ async def test_a_failed_call_that_the_worker_recovered_from_is_listed_and_not_fa
         assert (outcome.status, outcome.failed_calls) == ("succeeded", ("notes.read c_110",))
         assert [finding.supported for finding in outcome.findings] == [True, False]
         assert "The call failed:" in last_message(bench.requests[1]).content
+
+
+async def test_a_worker_is_told_when_a_server_that_it_had_called_was_opened_anew(tmp_path: Path) -> None:
+    sessions = iter(["s_1", "s_1", "s_2", "s_2"])
+
+    def act(call: ToolCall) -> Called:
+        return replace(called(call, "text"), session=next(sessions))
+
+    say = turns(*[uses(("notes__search", {"query": each})) for each in "abcd"], report(("x", ["c_110"])))
+    async with open_bench(tmp_path, say=say, act=act, tools=TOOLS) as bench:
+        await bench.outcome(worker_step())
+        heads = [last_message(request).content.splitlines()[:2] for request in bench.requests[1:5]]
+    wrapped = '<data from="notes.search">'
+    anew = "The connection to notes was opened anew: what it held in its session is gone."
+    assert [head[1] for head in heads] == [wrapped, wrapped, anew, wrapped]
+    assert all(head[0].startswith("[c_") for head in heads)
 
 
 async def test_an_empty_result_supports_nothing(tmp_path: Path) -> None:

@@ -25,12 +25,17 @@ def argument_errors(schema: JsonObject, arguments: JsonObject) -> list[str]:
     from referencing.exceptions import Unresolvable
 
     try:
-        found = sorted(_validator(json.dumps(schema)).iter_errors(arguments), key=lambda error: error.json_path)
+        found = sorted(validator_of(schema).iter_errors(arguments), key=lambda error: error.json_path)
     except (SchemaError, Unresolvable, RecursionError, re.error) as error:
         return [
             f"the server's schema for this tool cannot be used ({_short(str(error))}); tell whoever runs the server"
         ]
     return [f"/{'/'.join(map(str, error.absolute_path))}: {_short(error.message)}" for error in found[:_MOST_ERRORS]]
+
+
+def validator_of(schema: JsonObject) -> "Validator":
+    """The validator of the dialect that the schema names. Raises SchemaError where it is none."""
+    return _validator(json.dumps(schema))
 
 
 @lru_cache(maxsize=256)

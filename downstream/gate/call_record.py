@@ -64,7 +64,9 @@ def new_intent(case: Case, call_id: str, action: Action | None, *, deadline: flo
 
 
 def call_started(case: Case, call_id: str) -> NewEvent:
+    """What is sent; `read_as` tells of arguments that were written in another way."""
     data: JsonObject = {"tool": case.tool.full_name, "arguments": case.call.arguments.data}
+    data |= {"read_as": list(case.read_as)} if case.read_as else {}
     return NewEvent("call.started", data, step=case.call.step, call=call_id)
 
 

@@ -9,7 +9,8 @@ import anyio
 
 from downstream.budget import within_budget
 from downstream.door import Arguments, Called, Refused, ToolCall, ToolEnd, Waiting
-from downstream.servers.failures import CallFailed
+from downstream.servers.asking import NOT_RESUMED, AsksBack, Resumed
+from downstream.servers.failures import CallFailed, NeedsLogin
 from downstream.servers.results import Normalised, keep, normalise
 from downstream.tools import Tool
 from journal.actions import Action
@@ -22,6 +23,7 @@ from journal.run_journal import ApprovalGone, Meaning, RunJournal
 from journal.values import WORST, Value
 
 from .approvals import Approved, Lapsed, approval, approval_key, drop_question
+from .asked_back import Asked, Unanswered, collected, drop_open, last_asked, not_begun, note_asked, too_often
 from .cache import ReadCache, Slot
 from .call_record import (
     bounded,
@@ -35,6 +37,7 @@ from .call_record import (
     no_such_tool,
     plain_name,
 )
+from .login import ask_login, login_first
 from .prompt_text import argument_lines
 from .recovery import Closed, SendAgain, not_sent_again, what_next
 from .sending import Send, deadline, outgoing
@@ -69,6 +72,7 @@ class _Begun:
     id: str
     slot: Slot
     repeated: bool = False
+    resumed: Resumed = NOT_RESUMED
 
 
 class ToolDoor:
@@ -97,7 +101,11 @@ class ToolDoor:
 
     async def _carry_out(self, pending: _Pending) -> ToolEnd:
         journal, call = pending.journal, pending.call
-        if (intent := await journal.intent(call.key)) is not None:
+        await drop_open(journal, call.key)
+        if (asked := await last_asked(journal, call.key)) is not None:
+            return await self._go_on(pending, asked)
+        # One that was put off for a login did not run, and passes the gate anew.
+        if (intent := await journal.intent(call.key)) is not None and intent.state != "not_done":
             return await self._resume(pending, intent)
         await self._gate.tools()
         if (tool := self._gate.find(call.tool)) is None:
@@ -116,7 +124,8 @@ class ToolDoor:
             if isinstance(verdict, Refused):
                 await drop_question(pending.journal, case.call.key)
                 return await _keep(pending, verdict)
-            answer = await approval(self._gate, pending.journal, case, verdict)
+            login = await login_first(self._gate, pending.journal, case)
+            answer = login or await approval(self._gate, pending.journal, case, verdict)
             match answer:
                 case Waiting():
                     return answer
@@ -137,7 +146,7 @@ class ToolDoor:
 
     async def _begin(self, pending: _Pending, begun: _Begun, action: Action | None) -> _Begun:
         journal, case = pending.journal, begun.case
-        event = call_started(case, begun.id)
+        event = call_started(case, begun.id) if begun.resumed is NOT_RESUMED else None
         reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
         until = deadline(self._gate, case.tool, now=journal.world.now())
         intent = new_intent(case, begun.id, action, deadline=until) if case.has_effect else None
@@ -156,9 +165,40 @@ class ToolDoor:
         return begun
 
     async def _send(self, pending: _Pending, begun: _Begun) -> ToolEnd:
+        journal = pending.journal
+        try:
+            return await self._sent(pending, begun)
+        except AsksBack as asks:
+            if (asked := await note_asked(journal, begun.case, asks, call=begun.id)) is not None:
+                return await self._go_on(pending, asked)
+        failed = CallFailed(too_often(begun.case.tool.server), may_have_run=False)
+        return await self._lost(pending, begun, failed, began=journal.world.monotonic())
+
+    async def _go_on(self, pending: _Pending, asked: Asked) -> ToolEnd:
+        """A call that its server has not begun, since it asked a person first."""
+        journal = pending.journal
+        await not_begun(journal, pending.call.key)
+        await self._gate.tools()
+        if (tool := self._gate.find(asked.tool)) is None:
+            return await _keep(pending, no_such_tool(pending.call))
+        call = replace(pending.call, tool=asked.tool, arguments=Arguments(asked.arguments, WORST))
+        case = Case(journal.run, call, tool, asked.hash, await _edited(pending))
+        match await collected(self._gate, journal, case, asked):
+            case Waiting() as waiting:
+                return waiting
+            case Unanswered(text):
+                called = failed_call(asked.call, tool, text)
+                return await _keep(pending, called, call_ended(called, call.step, ms=0))
+            case resumed:
+                if isinstance(verdict := await judge(self._gate, journal, case), Refused):
+                    return await _keep(pending, verdict)
+                begun = _Begun(case, asked.call, pending.drive.cache.slot(tool, case.hash), resumed=resumed)
+                return await self._send(pending, await self._begin(pending, begun, None))
+
+    async def _sent(self, pending: _Pending, begun: _Begun) -> ToolEnd:
         case, safe = begun.case, repeats_safely(self._gate, begun.case.tool)
         began = pending.journal.world.monotonic()
-        out = outgoing(self._gate, pending.journal, case)
+        out = outgoing(self._gate, pending.journal, case, begun.resumed)
         try:
             raw = await self._send_out(out)
         except CallFailed as failed:
@@ -178,33 +218,44 @@ class ToolDoor:
         journal, case, outlet = pending.journal, begun.case, pending.journal.outlet
         label = label_of_results(case.tool)
         result = replace(result, text=outlet.text(result.text), value_data=outlet.json(result.value_data))
-        text, artifacts = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
-        # Where there are no words, as with a picture alone, the handle is what other steps can pass on.
-        data = text if result.value_data == "" else result.value_data
+        kept = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
         # Then what a read was made for is gone; an effect stays one, whatever became of its receipt.
-        lost = result.value_data == "" and bool(result.blobs) and not artifacts
-        if case.edited:
-            text = f"{outlet.text(_changed_by_a_person(case))}\n{text}"
+        lost = result.value_data == "" and bool(result.blobs) and not kept.artifacts
+        changed = f"{outlet.text(_changed_by_a_person(case))}\n" if case.edited else ""
         return Called(
             call=begun.id,
             tool=case.tool.full_name,
             ok=result.ok and (case.has_effect or not lost),
-            value=Value(data, label),
-            text=text,
+            value=Value(kept.value_data, label),
+            text=changed + kept.text,
             empty=result.empty,
             effect=case.has_effect and not repeats_safely(self._gate, case.tool),
-            artifacts=artifacts,
+            artifacts=kept.artifacts,
             repeated=begun.repeated,
+            session=result.session,
         )
 
     async def _lost(self, pending: _Pending, begun: _Begun, failed: CallFailed, *, began: float) -> ToolEnd:
         journal, tool = pending.journal, begun.case.tool
+        if isinstance(failed, NeedsLogin):
+            return await self._put_off(pending, begun, failed_call(begun.id, tool, failed.text))
         if not failed.may_have_run or repeats_safely(self._gate, tool):
             called = failed_call(begun.id, tool, journal.outlet.text(failed.text))
             called = replace(called, repeated=begun.repeated)
             return await self._end(pending, begun, called, began=began)
         await journal.lose_call(pending.call.key)
         return await self._carry_out(pending)
+
+    async def _put_off(self, pending: _Pending, begun: _Begun, failed: Called) -> ToolEnd:
+        """A call that did not run, and may once somebody has logged in at its server."""
+        journal, case = pending.journal, begun.case
+        events = [call_ended(failed, pending.call.step, ms=0)]
+        if case.has_effect:
+            await journal.lose_call(pending.call.key, state="not_done", events=events)
+        else:
+            await journal.abandon_call(pending.call.key, events=events)
+        answer = await ask_login(self._gate, journal, case)
+        return answer if isinstance(answer, Waiting) else await _keep(pending, replace(failed, text=answer.text))
 
     async def _end(
         self, pending: _Pending, begun: _Begun, called: Called, *, began: float, did_run: bool = False
@@ -231,7 +282,7 @@ class ToolDoor:
         world = pending.journal.world
         if (kept := pending.drive.cache.get(slot, now=world.monotonic())) is None:
             return None
-        called = replace(kept, call=world.new_id("c"))
+        called = replace(kept, call=world.new_id("c"), session=None)
         ended = call_ended(called, pending.call.step, ms=0, cached=True)
         return await _keep(pending, called, call_started(case, called.call), ended)
 

@@ -7,12 +7,14 @@ from typing import TypeAlias
 
 from mcp.types import CallToolResult
 
+from downstream.servers.asking import NO_DESK, NOT_RESUMED, Desk, Resumed
 from downstream.servers.exchange import AskLeave, Leave
 from downstream.settings import ServerOptions
 from downstream.tools import Tool
 from journal.run_journal import RunJournal
 from journal.values import JsonObject
 
+from .asked_back import OpenDesk
 from .stages import Case, Gate
 
 _GOOD_SECONDS = 15.0
@@ -21,24 +23,41 @@ _GOOD_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A call as it is sent: nothing can change it any more."""
+    """A call as it is sent: nothing can change it any more. Progress buys it time, up to `longest`.
+
+    `desk` and `resumed` are for what its server asks, meanwhile and before it begins.
+    """
 
     run: str
     tool: Tool
     arguments: JsonObject
     timeout: float
     leave: AskLeave
+    longest: float | None = None
+    desk: Desk = NO_DESK
+    resumed: Resumed = NOT_RESUMED
 
 
 Send: TypeAlias = Callable[[Outgoing], Awaitable[CallToolResult]]
 """Put a call on the wire, with leave. Raises CallFailed, which says whether it may have run, and Fenced."""
 
 
-def outgoing(gate: Gate, journal: RunJournal, case: Case) -> Outgoing:
+def outgoing(gate: Gate, journal: RunJournal, case: Case, resumed: Resumed = NOT_RESUMED) -> Outgoing:
     """The case's call as it is sent."""
     timeout = _call_timeout(gate, case.tool)
     ask = partial(_leave, journal, case.call.key, seconds=timeout)
-    return Outgoing(case.run.id, case.tool, case.call.arguments.data, timeout, ask)
+    server = gate.servers.get(case.tool.server)
+    longest = server.longest_call if server else None
+    return Outgoing(
+        run=case.run.id,
+        tool=case.tool,
+        arguments=case.call.arguments.data,
+        timeout=timeout,
+        leave=ask,
+        longest=longest,
+        desk=OpenDesk(gate, journal, case).desk,
+        resumed=resumed,
+    )
 
 
 def deadline(gate: Gate, tool: Tool, *, now: float) -> float:

@@ -17,9 +17,9 @@ from journal.canonical import digest
 from journal.errors import BudgetReached
 from journal.run_journal import RunJournal
 from journal.runs import Run
-from journal.values import JsonObject
 
 from .argument_check import argument_errors
+from .argument_reading import read_arguments
 from .policy import Verdict, decide
 from .prompt_text import LARGEST_ARGUMENTS, size_of
 from .taint import Flow, described_in, raise_for_taint, words_of_tools
@@ -30,6 +30,9 @@ FindTool: TypeAlias = Callable[[str], Tool | None]
 
 WhyHeld: TypeAlias = Callable[[str], str | None]
 """Why the tool of a full name may not be used until a person accepts its definition, if so."""
+
+NeedsLogin: TypeAlias = Callable[[str, bool], bool]
+"""Whether calls of a server are of no use before somebody logs in; with the second, somebody has been asked to."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Gate:
     policy: PolicySettings
     approvals: ApprovalSettings
     servers: Mapping[str, ServerSettings]
+    needs_login: NeedsLogin = lambda server, asked: False
 
     def options(self, tool: Tool) -> ToolOptions:
         settings = self.servers.get(tool.server)
@@ -56,7 +60,7 @@ class Case:
     """A call on its way out, with its tool; `call.arguments` is exactly what would be sent.
 
     `hash` is that of the arguments without our own idempotency key; `edited` is the action in which a person or host
-    changed them.
+    changed them; `read_as` says what was read in another way than it was written.
     """
 
     run: Run
@@ -64,6 +68,7 @@ class Case:
     tool: Tool
     hash: str
     edited: Action | None = None
+    read_as: tuple[str, ...] = ()
 
     @property
     def has_effect(self) -> bool:
@@ -71,16 +76,18 @@ class Case:
 
 
 def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | None = None) -> Case:
-    """The case for a call, with the idempotency key filled in where the settings name an argument for it."""
-    arguments, plain = call.arguments, call.arguments.data
-    if (argument := gate.options(tool).idempotency_key) is not None:
-        plain = {name: value for name, value in plain.items() if name != argument}
+    """The case for a call: its arguments read by the tool's schema, and the idempotency key filled in where the
+    settings name an argument for it."""
+    arguments, filled = call.arguments, gate.options(tool).idempotency_key
+    if filled is not None:
         # The same for every repeat of this call, in whichever process, and for no other call.
-        keyed: JsonObject = plain | {argument: f"{run.id}:{call.step}:{call.key.partition('/')[2]}"}
-        arguments = replace(
-            arguments, data=keyed, parts=dict(arguments.parts) | {f"/{argument}": frozenset({"config"})}
-        )
-    return Case(run, replace(call, tool=tool.full_name, arguments=arguments), tool, digest(plain), edited)
+        keyed = arguments.data | {filled: f"{run.id}:{call.step}:{call.key.partition('/')[2]}"}
+        parts = dict(arguments.parts) | {f"/{filled}": frozenset({"config"})}
+        arguments = replace(arguments, data=keyed, parts=parts)
+    reading = read_arguments(tool.input_schema, arguments)
+    plain = {name: value for name, value in reading.arguments.data.items() if name != filled}
+    sent = replace(call, tool=tool.full_name, arguments=reading.arguments)
+    return Case(run, sent, tool, digest(plain), edited, reading.read_as)
 
 
 async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refused:

@@ -1,10 +1,10 @@
 """Where a call's arguments come from, and what that adds to the policy's verdict. It only ever raises."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from downstream.door import Arguments
-from downstream.json_shape import is_array, is_object, leaves
+from downstream.json_shape import leaves
 from downstream.tools import HAS_EFFECT, Tool
 from journal.values import CLEAN, Json, Label, has_private, is_clean, join
 
@@ -49,10 +49,10 @@ def raise_for_taint(verdict: Verdict, flow: Flow, targets: list[tuple[str, Json]
 
 
 def words_of_tools(tools: Sequence[Tool]) -> Mapping[str, str]:
-    """By server, all the free text of its tools' definitions: what a model may have picked up from there."""
+    """By server, all the free text of its tools' definitions."""
     texts: dict[str, list[str]] = {}
     for tool in tools:
-        texts.setdefault(tool.server, []).extend([tool.title, tool.description, *_schema_texts(tool.input_schema)])
+        texts.setdefault(tool.server, []).append(tool.words)
     return {server: "\n".join(parts) for server, parts in texts.items()}
 
 
@@ -122,11 +122,3 @@ def _names(pointers: list[str]) -> str:
     names = list(dict.fromkeys(pointer.removeprefix("/") for pointer in pointers))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(quoted(name) for name in names[:_NAMED]) + more
-
-
-def _schema_texts(schema: Json) -> Iterator[str]:
-    parts = schema.items() if is_object(schema) else enumerate(schema) if is_array(schema) else ()
-    for key, part in parts:
-        if key in ("title", "description", "default", "examples"):
-            yield from (text for _, text in leaves(part) if isinstance(text, str))
-        yield from _schema_texts(part)

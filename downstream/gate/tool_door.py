@@ -7,9 +7,11 @@ from mcp.types import CallToolResult
 
 from downstream.door import CallTool
 from downstream.policy_settings import PolicySettings
+from downstream.servers.caller import Caller
 from downstream.servers.catalogue import Catalogue
 from downstream.servers.pool import Pool
 from downstream.settings import ApprovalSettings, ServerSettings
+from journal.signs import Signs
 from journal.values import JsonObject
 
 from .calls import ToolDoor
@@ -26,7 +28,7 @@ class Rules:
     servers: Sequence[ServerSettings]
 
 
-def make_gate(catalogue: Catalogue, rules: Rules) -> Gate:
+def make_gate(catalogue: Catalogue, rules: Rules, *, pool: Pool) -> Gate:
     """The gate over this catalogue; `edits` needs it too."""
     return Gate(
         tools=catalogue.tools,
@@ -35,19 +37,26 @@ def make_gate(catalogue: Catalogue, rules: Rules) -> Gate:
         policy=rules.policy,
         approvals=rules.approvals,
         servers={server.name: server for server in rules.servers},
+        needs_login=lambda name, asked: pool.needs_login(name, asked=asked),
     )
 
 
-def sender(pool: Pool, meta: Callable[[Outgoing], JsonObject]) -> Send:
-    """Sends over the connections of the pool, with `_meta` as `meta` gives it for a call."""
+def sender(pool: Pool, meta: Callable[[Outgoing], JsonObject], signs: Signs) -> Send:
+    """Sends over the connections of the pool, with `_meta` as `meta` gives it for a call; progress goes to `signs`."""
 
     async def send(out: Outgoing) -> CallToolResult:
-        connection = pool.connection(out.tool.server)
-        return await connection.call(out.tool.name, out.arguments, timeout=out.timeout, meta=meta(out), leave=out.leave)
+        connection = pool.connection(out.tool.server, run=out.run)
+        with signs.call(out.run, out.tool.full_name) as hear:
+            caller = Caller(
+                leave=out.leave, meta=meta(out), longest=out.longest, hear=hear, desk=out.desk, resumed=out.resumed
+            )
+            return await connection.call(out.tool.name, out.arguments, timeout=out.timeout, caller=caller)
 
     return send
 
 
-def make_call_tool(gate: Gate, pool: Pool, meta: Callable[[Outgoing], JsonObject]) -> CallTool:
+def make_call_tool(
+    gate: Gate, pool: Pool, meta: Callable[[Outgoing], JsonObject], *, signs: Signs | None = None
+) -> CallTool:
     """The one way out for tool calls, for all runs of this process."""
-    return ToolDoor(gate, sender(pool, meta))
+    return ToolDoor(gate, sender(pool, meta, signs or Signs()))

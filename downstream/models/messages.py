@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from downstream.model_port import Finish, FunctionUse, Message, ModelFailed, ModelReply, ModelRequest
+from downstream.model_port import Finish, Function, FunctionUse, Message, ModelFailed, ModelReply, ModelRequest
 from journal.ledger import Spent
 from journal.values import Json, JsonObject
 
@@ -48,6 +48,15 @@ def wire_message(message: Message, model: str) -> JsonObject:
     if message.answers is not None:
         wire["tool_call_id"] = message.answers
     return wire
+
+
+def wire_function(function: Function, *, longest: int | None) -> JsonObject:
+    """The function as litellm takes it, its description cut where the provider takes no more than `longest`."""
+    words = function.description
+    if longest is not None and len(words) > longest:
+        words = f"{words[: longest - 1]}…"
+    said: JsonObject = {"name": function.name, "description": words, "parameters": function.parameters}
+    return {"type": "function", "function": said}
 
 
 def _json_or_nothing(text: str) -> str:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import anyio
 
@@ -30,7 +31,8 @@ class _Known:
     pinned: Listing
     found: Listing
 
-    @property
+    # Every call of every tool asks for it.
+    @cached_property
     def difference(self) -> Difference:
         return compare(self.pinned, self.found)
 
@@ -130,12 +132,14 @@ class Catalogue:
 
     async def _ask(self, server: ServerSettings, fresh: bool) -> None:
         try:
-            await self._pool.connection(server.name).listing(fresh=fresh)
+            await self._pool.listing(server.name, fresh=fresh)
         except ServerUnavailable as error:
             # A store that fails says nothing against the server.
             if self._unkept is None:
                 self._missing[server.name] = error.reason
-                self._retry_at[server.name] = anyio.current_time() + _RETRY_SECONDS
+                # That a login has come is seen without asking the server.
+                wait = 0.0 if self._pool.needs_login(server.name) else _RETRY_SECONDS
+                self._retry_at[server.name] = anyio.current_time() + wait
 
     async def _recall(self, server: ServerSettings) -> bool:
         if server.name not in self._known:

@@ -2,25 +2,31 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import TypeAlias, cast
 
 import anyio
 from mcp import Client, MCPError
 from mcp.types import CallToolResult, Implementation, InputRequiredResult, RequestParamsMeta, TextContent
+from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from downstream.settings import ServerSettings
 from journal.values import Json, JsonObject
 from journal.world import World
 
-from .exchange import AskLeave, Exchange, free_leave, new_exchange
-from .failures import AnsweredBadly, CallFailed, ServerUnavailable, asks_back, explain, why_not_open
+from .asking import AsksBack, OpenCall, OpenCalls, asked_in_error, asked_in_result
+from .caller import Caller, Patience
+from .changes import Changes
+from .exchange import Exchange, new_exchange
+from .failures import AnsweredBadly, CallFailed, NeedsLogin, ServerUnavailable, explain, login_reason, why_not_open
+from .life import Life
 from .listing import Listing
-from .listing_read import read_listing
-from .results import DID_RUN
+from .results import DID_RUN, IN_SESSION
+from .session import US, Inspect, Session
 from .transports import Surroundings, open_transport
 
 log = logging.getLogger(__name__)
@@ -28,23 +34,13 @@ log = logging.getLogger(__name__)
 RawResult: TypeAlias = CallToolResult
 """What a server answered to a call, as the SDK read it; `results.normalise` makes it ours."""
 
-Inspect: TypeAlias = Callable[[ServerSettings, Listing], Awaitable[Mapping[str, str]]]
-"""Looks at what a server lists each time it is opened; says which of its tools may not be called, and why."""
+NOBODY = Caller()
+"""A caller of no run, which may always send."""
 
-_US = "steprelay"
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _CLOSE_SECONDS = 4.0
-
-
-@dataclass
-class _Session:
-    """An open connection; `refused` is what the inspection of its listing said."""
-
-    client: Client
-    lost: anyio.Event
-    listing: Listing
-    refused: Mapping[str, str]
+_NOT_LISTED = (MCPError, ValidationError, RuntimeError, TimeoutError)
 
 
 @dataclass
@@ -62,10 +58,13 @@ class Connection:
     def __init__(self, server: ServerSettings, world: World, around: Surroundings) -> None:
         self.server = server
         self.inspect: Inspect | None = None
+        self.protocol: str | None = None
+        """The version of the protocol that was agreed upon last."""
         self._world = world
         self._around = around
         self._slots = anyio.CapacityLimiter(server.options.max_parallel)
-        self._session: _Session | None = None
+        self._calls = OpenCalls(server.name, self._slots)
+        self._session: Session | None = None
         self._opening = _Opening()
         self._scope = anyio.CancelScope()
         self._stopped = anyio.Event()
@@ -73,7 +72,7 @@ class Connection:
     @property
     def is_open(self) -> bool:
         """Whether there is a connection that is not known to be lost."""
-        return self._session is not None and not self._session.lost.is_set()
+        return self._session is not None and self._session.life.is_good
 
     async def listing(self, *, fresh: bool = False) -> Listing:
         """What the server lists, opening it where it is not; `fresh` asks it again. Raises ServerUnavailable."""
@@ -82,9 +81,9 @@ class Connection:
         if fresh and was_open:
             try:
                 with anyio.fail_after(self.server.options.start_timeout):
-                    session.listing, session.refused = await self._list(session.client)
-            except (MCPError, ValidationError, RuntimeError, TimeoutError) as error:
-                session.lost.set()
+                    await session.list_tools()
+            except _NOT_LISTED as error:
+                session.life.end()
                 raise ServerUnavailable(self.server.name, why_not_open(error, said="")) from error
         return session.listing
 
@@ -94,22 +93,21 @@ class Connection:
         arguments: JsonObject,
         *,
         timeout: float,  # noqa: ASYNC109 - counts only from the moment of sending
-        meta: Mapping[str, Json] | None = None,
-        leave: AskLeave = free_leave,
+        caller: Caller = NOBODY,
     ) -> RawResult:
         """Call a tool (its name without the server), waiting for a free slot and for the server to be open.
 
         The deadline counts from then on, and so does the leave to send, which is asked for then. An answer that is an
         error, or does not fit, is a result with `is_error`. A call that surely did not run since the connection was
-        lost, or its leave had lapsed, is sent once more. Raises CallFailed, and what `leave` raises.
+        lost, or its leave had lapsed, is sent once more. Raises CallFailed, and what the caller's `leave` raises.
         """
         async with self._slots:
             try:
-                return await self._send(tool, arguments, within=timeout, meta=meta, ask_leave=leave)
+                return await self._send(tool, arguments, timeout=timeout, caller=caller)
             except CallFailed as failed:
                 if not failed.lost:
                     raise
-            return await self._send(tool, arguments, within=timeout, meta=meta, ask_leave=leave)
+            return await self._send(tool, arguments, timeout=timeout, caller=caller)
 
     async def run(self) -> None:
         """Open whenever somebody wants it, hold, close; ends after `stop`. Nothing but cancellation is raised."""
@@ -125,8 +123,9 @@ class Connection:
             except Exception as error:
                 log.debug("server_ended", extra={"server": self.server.name}, exc_info=True)
                 await self._around.tail.settle()
-                self._end(opening, why_not_open(error, said=self._around.tail.short()))
-            failures = failures + 1 if opening.error else 0
+                self._end(opening, self._why_not(error))
+            # A login makes it worth another look at once.
+            failures = failures + 1 if opening.error and not self._needs_login else 0
             with anyio.move_on_after(self._pause(failures)):
                 await self._stopped.wait()
         self._end(opening, "steprelay is closing")
@@ -138,20 +137,34 @@ class Connection:
         if self._session is None:
             self._scope.cancel()
         else:
-            self._session.lost.set()
+            self._session.life.end()
+
+    def let_go(self) -> None:
+        """Close, once no call is on its way, until somebody wants it again."""
+        if self._session is not None:
+            self._session.life.wear_out()
 
     async def _hold(self, opening: _Opening) -> None:
-        server, lost = self.server, anyio.Event()
+        server, life, changes = self.server, Life(), Changes()
         seconds = server.options.start_timeout
         try:
             with anyio.move_on_after(seconds) as self._scope:
-                transport = open_transport(server, self._around, on_end=lost.set)
-                info = Implementation(name=_US, version=version(_US))
-                async with Client(transport, client_info=info, cache=None) as client:
-                    self._session = _Session(client, lost, *await self._list(client))
+                transport = open_transport(server, self._around, life=life, on_change=changes.tell)
+                info = Implementation(name=US, version=version(US))
+                async with Client(
+                    transport,
+                    client_info=info,
+                    cache=None,
+                    # Declares forms and addresses; neither a model's replies nor folders are ever offered.
+                    elicitation_callback=self._calls.on_question,
+                ) as client:
+                    session = Session(server, client, life, changes, self._world.new_id("s"), self.inspect)
+                    await session.list_tools()
+                    self.protocol = client.protocol_version
+                    self._session = session
                     self._scope.deadline = math.inf
                     self._end(opening)
-                    await lost.wait()
+                    await self._until_lost(session)
                     self._session = None
                     self._scope.deadline = anyio.current_time() + _CLOSE_SECONDS
         finally:
@@ -160,15 +173,24 @@ class Connection:
             way_out = f"try it on its own, or raise server_options.{server.name}.start_timeout"
             raise ServerUnavailable(server.name, f"it did not answer within {seconds:g} s; {way_out}")
 
-    async def _list(self, client: Client) -> tuple[Listing, Mapping[str, str]]:
-        if client.server_info is not None and client.server_info.name == _US:
-            raise ServerUnavailable(self.server.name, "it is steprelay itself; take it out of mcpServers")
-        listing = await read_listing(client)
-        return listing, await self.inspect(self.server, listing) if self.inspect else {}
+    async def _until_lost(self, session: Session) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.changes.follow, session.client, partial(self._list_again, session))
+            await session.life.lost.wait()
+            group.cancel_scope.cancel()
 
-    async def _ready(self) -> _Session:
-        if self._session is not None and not self._session.lost.is_set():
+    async def _list_again(self, session: Session) -> None:
+        try:
+            with anyio.fail_after(self.server.options.start_timeout):
+                await session.list_tools()
+        except _NOT_LISTED:
+            session.life.end("it does not list its tools any more")
+
+    async def _ready(self) -> Session:
+        if self._session is not None and self._session.life.is_good:
             return self._session
+        if self._needs_login:
+            raise ServerUnavailable(self.server.name, login_reason(self.server.name))
         opening = self._opening
         opening.wanted.set()
         await opening.ended.wait()
@@ -181,44 +203,78 @@ class Connection:
         tool: str,
         arguments: JsonObject,
         *,
-        within: float,
-        meta: Mapping[str, Json] | None,
-        ask_leave: AskLeave,
+        timeout: float,  # noqa: ASYNC109
+        caller: Caller,
     ) -> RawResult:
-        name, session = self.server.name, await self._ready_for(tool)
-        exchange = Exchange(await ask_leave(), self._world.reach)
-        self._world.reach("send.leave")
-        result: RawResult | InputRequiredResult | None = None
-        with new_exchange(exchange), anyio.move_on_after(within):
-            try:
-                result = await session.client.session.call_tool(
-                    tool, arguments, meta=_meta(meta), allow_input_required=True
-                )
-            except (MCPError, ValidationError, RuntimeError) as error:
-                meant = explain(name, error, exchange)
-                if isinstance(meant, AnsweredBadly):
-                    said, mark = TextContent(type="text", text=str(meant)), {DID_RUN: True} if meant.did_run else None
-                    return CallToolResult(content=[said], is_error=True, _meta=mark)
-                if meant.lost:
-                    session.lost.set()
-                raise meant from error
-        if result is None:
-            raise CallFailed(f"{name}.{tool} gave no answer within {within:g} s", may_have_run=exchange.sent, late=True)
-        if isinstance(result, InputRequiredResult):
-            raise asks_back(name)
-        self._world.reach("send.answered")
-        return result
+        session = await self._ready_for(tool)
+        with session.life.one_call():
+            exchange = Exchange(await caller.leave(), self._world.reach)
+            self._world.reach("send.leave")
+            patience = Patience(timeout, caller)
+            call = OpenCall(caller.desk, patience.aside)
+            with new_exchange(exchange), self._calls.entered(call), patience.wait():
+                try:
+                    result = await call.during(partial(_call, session, tool, arguments, caller, patience))
+                except (MCPError, ValidationError, RuntimeError) as error:
+                    return self._answer_to(error, exchange, session)
+                if isinstance(result, InputRequiredResult):
+                    raise asked_in_result(self.server.name, result)
+                self._world.reach("send.answered")
+                return _marked(result, session)
+        text = f"{self.server.name}.{tool} gave no answer {patience.over}"
+        raise CallFailed(text, may_have_run=exchange.sent, late=True)
 
-    async def _ready_for(self, tool: str) -> _Session:
+    def _answer_to(
+        self, error: MCPError | ValidationError | RuntimeError, exchange: Exchange, session: Session
+    ) -> RawResult:
+        """The answer that an error stands for. Raises CallFailed where it stands for none."""
+        if session.life.why is not None and isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+            error = MCPError(error.code, session.life.why)
+        if exchange.status == 401 and (refused := self._login_failure()) is not None:
+            raise refused from error
+        meant = asked_in_error(self.server.name, error) or explain(self.server.name, error, exchange)
+        if isinstance(meant, AsksBack):
+            raise meant from error
+        if isinstance(meant, AnsweredBadly):
+            said, mark = TextContent(type="text", text=str(meant)), {DID_RUN: True} if meant.did_run else {}
+            return _marked(CallToolResult(content=[said], is_error=True), session, **mark)
+        if meant.lost:
+            session.life.end()
+        raise meant from error
+
+    async def _ready_for(self, tool: str) -> Session:
         self._world.reach("send.opening")
         try:
             session = await self._ready()
+            await session.changes.settled.wait()
         except ServerUnavailable as error:
-            raise CallFailed(str(error), may_have_run=False) from error
+            failed = NeedsLogin(self.server.name) if self._needs_login else CallFailed(str(error), may_have_run=False)
+            raise failed from error
         if tool in session.refused:
             why = f"{self.server.name}.{tool} may not be called: {session.refused[tool]}"
             raise CallFailed(why, may_have_run=False)
         return session
+
+    @property
+    def _needs_login(self) -> bool:
+        return self._around.access is not None and self._around.access.is_due()
+
+    def _login_failure(self) -> CallFailed | None:
+        """Why a call did not run, where that is a matter of the login."""
+        access, name = self._around.access, self.server.name
+        if self._needs_login:
+            return NeedsLogin(name)
+        if access is not None and access.trouble is not None:
+            return CallFailed(f"{name} refused the call: {access.trouble}", may_have_run=False)
+        return None
+
+    def _why_not(self, error: Exception) -> str:
+        access = self._around.access
+        if self._needs_login:
+            return login_reason(self.server.name)
+        if access is not None and access.trouble is not None:
+            return access.trouble
+        return why_not_open(error, said=self._around.tail.short())
 
     def _end(self, opening: _Opening, error: str | None = None) -> None:
         if not opening.ended.is_set():
@@ -231,5 +287,26 @@ class Connection:
         return longest * (0.5 + self._world.chance() / 2)
 
 
+async def _call(
+    session: Session, tool: str, arguments: JsonObject, caller: Caller, patience: Patience
+) -> RawResult | InputRequiredResult:
+    return await session.client.session.call_tool(
+        tool,
+        arguments,
+        progress_callback=patience.on_progress,
+        meta=_meta(caller.meta),
+        input_responses=caller.resumed.responses(),
+        request_state=caller.resumed.state,
+        allow_input_required=True,
+    )
+
+
 def _meta(meta: Mapping[str, Json] | None) -> RequestParamsMeta | None:
     return cast("RequestParamsMeta", dict(meta)) if meta else None
+
+
+def _marked(result: RawResult, session: Session, **marks: Json) -> RawResult:
+    """The result with our marks only: what a server sends under their names counts for nothing."""
+    theirs = {name: value for name, value in (result.meta or {}).items() if name not in (DID_RUN, IN_SESSION)}
+    ours = marks | ({IN_SESSION: session.memory} if session.memory else {})
+    return result.model_copy(update={"meta": theirs | ours or None})

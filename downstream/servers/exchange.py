@@ -1,6 +1,8 @@
 """What became of one call on its way out, as only the transport can see it."""
 
+import codecs
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +14,10 @@ from mcp_types import CONNECTION_CLOSED
 
 log = logging.getLogger(__name__)
 
+LARGEST_ANSWER = 16 * 1024 * 1024
+"""Bytes of one answer over HTTP, or of one event in a stream of them."""
+
+_BAD_REQUEST, _REFUSAL = 400, 2_000
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -35,7 +41,8 @@ async def free_leave() -> Leave:
 @dataclass
 class Exchange:
     """`sent`: handed to the transport. `status`: of the HTTP answer. `broken`: the HTTP exchange ended too early.
-    `left`: over HTTP, its bytes went out.
+    `left`: over HTTP, its bytes went out. `too_long`: the answer was not read to its end for its length. `refusal`: how
+    an answer with status 400 begins.
 
     `reach` names the moments right before and after the transport takes the request, for tests.
     """
@@ -47,6 +54,8 @@ class Exchange:
     status: int | None = None
     unreachable: bool = False
     broken: bool = False
+    too_long: bool = False
+    refusal: bytes = b""
 
 
 _CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
@@ -71,12 +80,16 @@ def current_exchange() -> Exchange:
 class ContainedTransport(httpx2.AsyncBaseTransport):
     """Turns a broken HTTP exchange into an error of that one request; raised, it would end the SDK's whole connection.
 
-    `on_failure` is told of each failed request, for the older transport, which would let its caller wait for ever.
+    `on_failure` is told of each failed request, for the older transport, which would let its caller wait for ever;
+    where there is a `login`, not of a 401, after which the request is made once more.
     """
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, on_failure: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, on_failure: Callable[[], None] | None = None, *, login: bool = False
+    ) -> None:
         self._inner = inner
         self._on_failure = on_failure
+        self._login = login
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
@@ -91,8 +104,17 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
             response = _stand_in(request, error)
         else:
             exchange.status = response.status_code
-            response.stream = _ContainedStream(cast("httpx2.AsyncByteStream", response.stream), exchange)
-        if response.is_error and self._on_failure is not None:
+            # A stream of events has a bound for each event and none for all of them.
+            events = response.headers.get("content-type", "").startswith("text/event-stream")
+            most = math.inf if events else LARGEST_ANSWER
+            response.stream = _ContainedStream(
+                cast("httpx2.AsyncByteStream", response.stream),
+                exchange,
+                most=most,
+                plain="content-encoding" not in response.headers,
+            )
+        wants_login = self._login and response.status_code == 401
+        if response.is_error and self._on_failure is not None and not wants_login:
             self._on_failure()
         return response
 
@@ -116,14 +138,24 @@ class _BeforeBytes:
 
 
 class _ContainedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, most: float, plain: bool) -> None:
         self._inner = inner
+        self._plain = plain
         self._exchange = exchange
+        self._left = most
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for part in self._inner:
-                yield part
+                self._left -= len(part)
+                if self._left < 0:
+                    self._exchange.too_long = True
+                    raise httpx2.StreamError("the answer is too long")
+                if self._exchange.status == _BAD_REQUEST and len(self._exchange.refusal) < _REFUSAL:
+                    self._exchange.refusal += part[:_REFUSAL]
+                # What is no UTF-8 is to cost the character, not the answer.
+                yield self._text.decode(part).encode() if self._plain else part
         except httpx2.TransportError as error:
             self._exchange.broken = True
             log.debug("http_answer_broken", extra={"error": repr(error)})

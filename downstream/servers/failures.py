@@ -22,6 +22,9 @@ from journal.errors import SteprelayError
 from .exchange import Exchange
 from .names import clean_text
 
+LINE_TOO_LONG = "it sent a line of more than 8 MiB"
+"""What the reader of a child process says in place of a message that is too long."""
+
 _QUOTED = 400
 _TOLD = 120
 """So many characters of a server's own words stand in a sentence of ours."""
@@ -52,6 +55,14 @@ class CallFailed(SteprelayError):
         super().__init__(text)
 
 
+class NeedsLogin(CallFailed):
+    """The call did not run, since somebody has to log in at its server first."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+        super().__init__(f"{server} cannot be used: {login_reason(server)}", may_have_run=False)
+
+
 class AnsweredBadly(SteprelayError):
     """The server answered with an error, or (`did_run`) with a result that does not fit what it promised."""
 
@@ -60,10 +71,15 @@ class AnsweredBadly(SteprelayError):
         super().__init__(text)
 
 
-def asks_back(server: str) -> CallFailed:
-    """A server wants to ask a person; by the protocol it has not begun with the call itself."""
-    text = f"{server} asks for input before it goes on, which steprelay cannot pass on yet; give all it needs at once"
+def wants_more(server: str) -> CallFailed:
+    """A server asks for what no client of ours gives; by the protocol it has not begun with the call itself."""
+    text = f"{server} wants more from its client than forms and addresses for a person, which is all that it is given"
     return CallFailed(text, may_have_run=False)
+
+
+def login_reason(server: str) -> str:
+    """Why a server cannot be used before somebody logs in, and how that is done."""
+    return f"it needs a login; log in with: steprelay servers login {server}"
 
 
 def explain(
@@ -105,6 +121,10 @@ def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | 
         return CallFailed(f"{server} broke off before it answered: {words}", may_have_run=True)
     if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) or (error.code == INVALID_REQUEST and not 0 < status < 300):
         return CallFailed(f"{server} did not take the call: {words}", may_have_run=False)
+    if exchange.too_long or (error.code, error.message) == (PARSE_ERROR, LINE_TOO_LONG):
+        what = "an answer of more than 16 MiB" if exchange.too_long else "a line of more than 8 MiB"
+        text = f"{server} ran the call, but sent {what}, which was not read; ask it for less at once"
+        return AnsweredBadly(text, did_run=True)
     if error.code == PARSE_ERROR:
         text = f"{server} answered with something that is no JSON-RPC reply: {words}"
         return CallFailed(text, may_have_run=True)
@@ -118,12 +138,18 @@ def _refused(server: str, error: MCPError, exchange: Exchange) -> CallFailed | N
     if exchange.unreachable:
         return CallFailed(f"{server} cannot be reached: {_words(error)}", may_have_run=False, lost=True)
     if error.code in _ASKING:
-        return asks_back(server)
-    if error.message in _LOST_SESSION or error.code == HEADER_MISMATCH:
+        return wants_more(server)
+    if _is_lost(error, exchange) or error.code == HEADER_MISMATCH:
         return CallFailed(f"{server} no longer knows us: {_words(error)}", may_have_run=False, lost=True)
     if exchange.status in _REFUSING:
         return CallFailed(f"{server} refused the call: {_REFUSING[exchange.status]}", may_have_run=False)
     return None
+
+
+def _is_lost(error: MCPError, exchange: Exchange) -> bool:
+    """Whether the server does not know our session: many say so in words of their own, with status 400."""
+    said = error.message.encode() + exchange.refusal
+    return error.message in _LOST_SESSION or (exchange.status == 400 and b"session" in said.lower())
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,6 +1,7 @@
 """Names and texts of tools as models may see them."""
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ from journal.values import Json
 
 _WIRE_CHARACTERS = 64
 _HASH_CHARACTERS = 8
+_WIRE = re.compile(rf"[a-zA-Z_][a-zA-Z0-9_-]{{0,{_WIRE_CHARACTERS - 1}}}")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # Controls but tab and newline, soft hyphen, zero-width and bidirectional marks, tag letters, variation selectors.
 _UNSEEN = re.compile(
@@ -38,28 +40,27 @@ def clean_json(data: Json) -> Json:
 def wire_names(full_names: Iterable[str]) -> dict[str, str]:
     """A name for models for each `server.tool`: `server__tool` in `[a-zA-Z0-9_-]{1,64}`, each one different.
 
-    A name that had to be changed ends in a hash of the full one, so it does not depend on which other tools there are.
+    It begins with a letter or an underscore. A name that had to be changed ends in a hash of the full one, so it does
+    not depend on which other tools there are; one that another tool has as it is gives way to it.
     """
-    wires: dict[str, str] = {}
-    taken: set[str] = set()
-    for full in sorted(full_names):
-        wire = _wire_name(full)
-        salt = 0
-        while wire in taken:
-            salt += 1
-            wire = _hashed(wire, f"{full} {salt}")
-        taken.add(wire)
-        wires[full] = wire
+    plain = {full: _plain_name(full) for full in sorted(full_names)}
+    wires = {full: name for full, name in plain.items() if _WIRE.fullmatch(name)}
+    taken = set(wires.values())
+    for full in plain:
+        if full not in wires:
+            tries = (_hashed(plain[full], f"{full} {salt}" if salt else full) for salt in itertools.count())
+            wires[full] = next(wire for wire in tries if wire not in taken)
+            taken.add(wires[full])
     return wires
 
 
-def _wire_name(full: str) -> str:
+def _plain_name(full: str) -> str:
     server, _, tool = full.partition(".")
-    plain = f"{server}__{tool}"
-    wire = re.sub(r"[^a-zA-Z0-9_-]", "_", plain)
-    return wire if wire == plain and len(wire) <= _WIRE_CHARACTERS else _hashed(wire, full)
+    return f"{server}__{tool}"
 
 
-def _hashed(wire: str, text: str) -> str:
+def _hashed(name: str, text: str) -> str:
+    wire = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    wire = wire if re.match(r"[a-zA-Z_]", wire) else f"_{wire}"
     mark = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_HASH_CHARACTERS]
     return f"{wire[: _WIRE_CHARACTERS - _HASH_CHARACTERS - 1]}_{mark}"

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp.types import (
@@ -18,7 +19,7 @@ from mcp.types import (
 from downstream.json_shape import is_array, is_object
 from journal.artifacts import Artifact, ArtifactNotKept, NewArtifact
 from journal.run_journal import RunJournal
-from journal.values import Json, Label
+from journal.values import Json, JsonObject, Label
 
 from .names import clean_json, clean_text
 
@@ -42,13 +43,16 @@ class Blob:
 DID_RUN = "steprelay/did_run"
 """Our mark, in `_meta`, on an answer that the connection had to make up for a call that ran."""
 
+IN_SESSION = "steprelay/session"
+"""Our mark, in `_meta`, that names what the server may hold between calls; a server's own marks are taken off."""
+
 
 @dataclass(frozen=True)
 class Normalised:
     """`value_data` is the structured content, else the text as it came; `text` is cleaned for models.
 
     `empty` marks a result in which there is nothing; `structured` says that `text` is JSON; `did_run` that the call had
-    its effect though its answer is no use.
+    its effect though its answer is no use; `session` names what its server may hold between calls.
     """
 
     ok: bool
@@ -58,6 +62,7 @@ class Normalised:
     blobs: tuple[Blob, ...] = ()
     structured: bool = False
     did_run: bool = False
+    session: str | None = None
 
 
 def normalise(result: CallToolResult) -> Normalised:
@@ -72,12 +77,9 @@ def normalise(result: CallToolResult) -> Normalised:
             texts.append(read)
     text, data = "\n".join(texts), result.structured_content
     shown = clean_text(text)
-    if data is not None:
-        as_json = json.dumps(clean_json(data), ensure_ascii=False)
-        if not text.strip():
-            shown = as_json
-        elif not _says_the_same(text, data):
-            shown = f"{shown}\n\nAs data: {as_json}"
+    if data is not None and not (text.strip() and _say_the_same(texts, data)):
+        as_json = json.dumps(clean_json(_without_bytes(data, blobs)), ensure_ascii=False)
+        shown = f"{shown}\n\nAs data: {as_json}" if text.strip() else as_json
     return Normalised(
         ok=not result.is_error,
         value_data=text if data is None else data,
@@ -86,16 +88,22 @@ def normalise(result: CallToolResult) -> Normalised:
         blobs=tuple(blobs),
         structured=data is not None and not text.strip(),
         did_run=bool((result.meta or {}).get(DID_RUN)),
+        session=(result.meta or {}).get(IN_SESSION),
     )
 
 
-async def keep(
-    journal: RunJournal, normalised: Normalised, *, step: str, call: str, label: Label
-) -> tuple[str, tuple[str, ...]]:
-    """Store as artifacts what is too large or no text; gives the text for models, with handles, and their ids.
+@dataclass(frozen=True)
+class Kept:
+    """`text` is for models, with a handle for what is not in it; `value_data` as in `Normalised`, and where that is a
+    text, with the handles of what is none below it. What could not be kept is named with the reason and has no id."""
 
-    What could not be kept is shown in part, or named, with the reason; it has no id.
-    """
+    text: str
+    value_data: Json
+    artifacts: tuple[str, ...]
+
+
+async def keep(journal: RunJournal, normalised: Normalised, *, step: str, call: str, label: Label) -> Kept:
+    """Store as artifacts what is too large or no text."""
     text, ids = normalised.text, list[str]()
 
     async def add(media_type: str, content: bytes) -> Artifact | ArtifactNotKept:
@@ -109,10 +117,13 @@ async def keep(
     if len(text) > SHOWN_CHARACTERS:
         media_type = "application/json" if normalised.structured else "text/plain"
         text = _head_and_tail(text, await add(media_type, text.encode(errors="replace")))
-    lines = [text] if text.strip() else []
-    for blob in normalised.blobs:
-        lines.append(_named(blob, await add(blob.media_type, blob.content)))
-    return "\n".join(lines), tuple(ids)
+    named = [_named(blob, await add(blob.media_type, blob.content)) for blob in normalised.blobs]
+    data = normalised.value_data
+    return Kept(_lines(text, named), _lines(data, named) if isinstance(data, str) else data, tuple(ids))
+
+
+def _lines(text: str, named: Sequence[str]) -> str:
+    return "\n".join([text, *named] if text.strip() else named)
 
 
 def _read(block: ContentBlock) -> str | Blob:
@@ -122,7 +133,7 @@ def _read(block: ContentBlock) -> str | Blob:
         return _blob(block.type, block.mime_type, block.data)
     if isinstance(block, ResourceLink):
         about = [block.title or block.name, block.mime_type, block.description]
-        return f"[link to {block.uri}: {', '.join(part for part in about if part)}]"
+        return f"[link to {block.uri}, not read: {', '.join(part for part in about if part)}]"
     what, inner = f"resource {block.resource.uri}", block.resource
     if isinstance(inner, TextResourceContents):
         return f"[{what}]\n{inner.text}"
@@ -136,14 +147,39 @@ def _blob(what: str, media_type: str, encoded: str) -> str | Blob:
         return f"[{what} that is not valid base64]"
 
 
-def _says_the_same(text: str, data: Json) -> bool:
-    """Whether a text only repeats the data, as the SDK's servers do for clients that read no data."""
-    if is_object(data) and set(data) == {"result"}:
+def _without_bytes(data: Json, blobs: Sequence[Blob]) -> Json:
+    """The data, where a server repeats in it the bytes of blobs, without those: no model can read them."""
+    marks = {base64.b64encode(blob.content).decode(): f"[{blob.what}, kept aside]" for blob in blobs if blob.content}
+
+    def marked(data: Json) -> Json:
+        if is_object(data):
+            return {key: marked(item) for key, item in data.items()}
+        if is_array(data):
+            return [marked(item) for item in data]
+        return marks.get(data, data) if isinstance(data, str) else data
+
+    return marked(data) if marks else data
+
+
+def _say_the_same(texts: Sequence[str], data: JsonObject) -> bool:
+    """Whether the texts only repeat the data, or its one member, for clients that read no data."""
+    (only,) = data.values() if len(data) == 1 else (data,)
+    items = _flat(only)
+    one_by_one = len(texts) == len(items) and all(map(_says, texts, items))
+    return one_by_one or _says("\n".join(texts), data) or _says("\n".join(texts), only)
+
+
+def _says(text: str, data: Json) -> bool:
+    if isinstance(data, str) and text.strip() == data.strip():
         return True
     try:
         return bool(json.loads(text) == data)
     except ValueError:
         return False
+
+
+def _flat(data: Json) -> list[Json]:
+    return [each for item in data for each in _flat(item)] if is_array(data) else [data]
 
 
 def _is_hollow(data: Json) -> bool:

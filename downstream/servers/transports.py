@@ -12,18 +12,22 @@ from typing import Self, TypeAlias
 
 import anyio
 import httpx2
-from mcp import StdioServerParameters, stdio_client
-from mcp.client.sse import sse_client
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 
+from downstream.auth.access import Access
 from downstream.settings import ServerSettings
 
-from .exchange import ContainedTransport, current_exchange
+from .exchange import LARGEST_ANSWER, ContainedTransport, current_exchange
 from .failures import CallFailed, ServerUnavailable
+from .life import Life
+from .sieve import Sieve
+from .sse_streams import open_sse
 from .stderr_tail import StderrTail
+from .stdio_process import Start
+from .stdio_streams import open_stdio
 from .unreadable import as_answer
 from .watchdog import Watchdog
 
@@ -33,33 +37,36 @@ Streams: TypeAlias = tuple[ReadStream[Incoming], WriteStream[SessionMessage]]
 DEPTH = "STEPRELAY_DEPTH"
 """The variable that tells a child process how many runs stand above it."""
 
-_LARGEST_EVENT = 16 * 1024 * 1024
 # Reading waits for as long as the call may take; each call has its own deadline.
 _TIMEOUTS = httpx2.Timeout(30.0, read=None)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What every way out of this process shares, and what is kept of one server's stderr."""
+    """What every way out of this process shares, and what is kept of one server's stderr and of the login at it."""
 
     watchdog: Watchdog
     tail: StderrTail
+    access: Access | None = None
 
 
 @asynccontextmanager
 async def open_transport(
-    server: ServerSettings, around: Surroundings, *, on_end: Callable[[], None]
+    server: ServerSettings, around: Surroundings, *, life: Life, on_change: Callable[[], None]
 ) -> AsyncGenerator[Streams]:
-    """Streams to and from a server; `on_end` is called once it is gone. Raises all kinds of errors."""
+    """Streams to and from a server; `life` ends once it is gone, and `on_change` is called when its tools changed.
+
+    Raises all kinds of errors.
+    """
     refuse_ourselves(server)
     if server.transport == "stdio":
-        opened = _open_stdio(server, around)
+        opened = _open_stdio(server, around, life)
     elif server.transport == "http":
-        opened = _open_http(server)
+        opened = _open_http(server, around.access)
     else:
-        opened = _open_sse(server, on_end)
+        opened = _open_sse(server, around.access, life)
     async with opened as (reading, writing):
-        yield _Watched(reading, on_end), _Noted(writing)
+        yield _Watched(reading, life.end, Sieve(on_change)), _Noted(writing)
 
 
 def refuse_ourselves(server: ServerSettings) -> None:
@@ -70,44 +77,36 @@ def refuse_ourselves(server: ServerSettings) -> None:
 
 
 @asynccontextmanager
-async def _open_stdio(server: ServerSettings, around: Surroundings) -> AsyncGenerator[Streams]:
+async def _open_stdio(server: ServerSettings, around: Surroundings, life: Life) -> AsyncGenerator[Streams]:
     env = {**server.env, DEPTH: str(_own_depth() + 1)}
-    command, *args = around.watchdog.guarded(_executable(server), server.args)
-    parameters = StdioServerParameters(
-        command=command, args=args, env=env, cwd=server.cwd, encoding_error_handler="replace"
-    )
+    start = Start(around.watchdog.guarded(_executable(server), server.args), env, server.cwd)
     with around.tail.open_pipe() as stderr:
-        async with stdio_client(parameters, errlog=stderr) as streams:  # type: ignore[arg-type]
-            stderr.close()
+        async with open_stdio(start, stderr, life) as streams:
             yield streams
 
 
 @asynccontextmanager
-async def _open_http(server: ServerSettings) -> AsyncGenerator[Streams]:
-    url = _url(server)
+async def _open_http(server: ServerSettings, access: Access | None) -> AsyncGenerator[Streams]:
+    url, auth = _url(server), access.header() if access else None
     async with (
-        _http_client(server.headers) as http,
-        streamable_http_client(url, http_client=http, max_sse_event_size=_LARGEST_EVENT) as streams,
+        _http_client(server.headers, auth) as http,
+        streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_ANSWER) as streams,
     ):
         yield streams
 
 
 @asynccontextmanager
-async def _open_sse(server: ServerSettings, on_failure: Callable[[], None]) -> AsyncGenerator[Streams]:
-    def make(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return _http_client(headers or {}, on_failure)
-
-    async with sse_client(_url(server), headers=dict(server.headers), httpx_client_factory=make) as streams:
+async def _open_sse(server: ServerSettings, access: Access | None, life: Life) -> AsyncGenerator[Streams]:
+    url, auth = _url(server), access.header(life.end) if access else None
+    async with _http_client(server.headers, auth, life.end) as http, open_sse(url, http, life) as streams:
         yield streams
 
 
-def _http_client(headers: dict[str, str], on_failure: Callable[[], None] | None = None) -> httpx2.AsyncClient:
-    transport = ContainedTransport(httpx2.AsyncHTTPTransport(), on_failure)
-    return httpx2.AsyncClient(transport=transport, headers=headers, timeout=_TIMEOUTS)
+def _http_client(
+    headers: dict[str, str], auth: httpx2.Auth | None, on_failure: Callable[[], None] | None = None
+) -> httpx2.AsyncClient:
+    transport = ContainedTransport(httpx2.AsyncHTTPTransport(), on_failure, login=auth is not None)
+    return httpx2.AsyncClient(transport=transport, headers=headers, auth=auth, timeout=_TIMEOUTS)
 
 
 def _url(server: ServerSettings) -> str:
@@ -142,9 +141,10 @@ class _Watched:
     A reply that cannot be read comes as an error for the request that it belongs to.
     """
 
-    def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None]) -> None:
+    def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None], sieve: Sieve) -> None:
         self._inner = inner
         self._on_end = on_end
+        self._sieve = sieve
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -153,7 +153,9 @@ class _Watched:
 
     async def receive(self) -> Incoming:
         try:
-            return as_answer(await self._inner.receive())
+            while not self._sieve.keeps(item := await self._inner.receive()):
+                pass
+            return as_answer(item)
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
             raise

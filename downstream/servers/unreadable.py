@@ -30,11 +30,16 @@ def as_answer(item: SessionMessage | Exception) -> SessionMessage | Exception:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=said))
 
 
+def request_of(text: str) -> int | None:
+    """Which request a reply is for, read from its beginning and its end alone."""
+    found = _HEAD.match(text) or (_HEAD_WITHOUT_ID.match(text) and _TAIL.search(text[-_TAIL_CHARACTERS:]))
+    return int(found[1]) if found and '"jsonrpc"' in text else None
+
+
 def _requests(inputs: Iterable[Json]) -> Iterator[int]:
     for read in inputs:
         if isinstance(read, str):
-            found = _HEAD.match(read) or (_HEAD_WITHOUT_ID.match(read) and _TAIL.search(read[-_TAIL_CHARACTERS:]))
-            if found and '"jsonrpc"' in read:
-                yield int(found[1])
-        elif is_object(read) and "jsonrpc" in read and type(read.get("id")) is int and {"result", "error"} & set(read):
+            if (request := request_of(read)) is not None:
+                yield request
+        elif is_object(read) and "jsonrpc" in read and type(read.get("id")) is int and "method" not in read:
             yield read["id"]

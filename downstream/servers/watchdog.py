@@ -2,7 +2,8 @@
 
 Linux and macOS: a small shell stands between us and each tool server. It holds the reading end of a named pipe whose
 only writer is this process; at end of file it kills the process group, and with it all that did not leave the group.
-Windows: the SDK puts each server into a job object that dies with us, so commands are started as they are.
+Windows: the SDK puts each server into a job object that dies with us, so commands are started as they are; only what a
+server starts before it is in there, right at its beginning, may escape.
 """
 
 import os

@@ -14,6 +14,11 @@ REPEATS = 3
 """The same call with the same result so often in one attempt stops its loop."""
 
 
+def server_of(tool: str) -> str:
+    """The server in the full name of a tool."""
+    return tool.partition(".")[0]
+
+
 @dataclass
 class CallLog:
     """Grows with the attempt. `read` is the label of everything that its model has read."""
@@ -42,6 +47,11 @@ class CallLog:
     @property
     def repeats(self) -> bool:
         return any(count >= REPEATS for count in self._seen.values())
+
+    @property
+    def sessions(self) -> dict[str, str]:
+        """By server, what names the session in which it was last called."""
+        return {server_of(end.tool): end.session for end in self.ends if end.session is not None}
 
     @property
     def citable(self) -> dict[str, Called]:

@@ -1,7 +1,7 @@
 """The calls of one turn, made at the same time; whatever comes of each is text for the model, and data for the log."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
@@ -20,7 +20,7 @@ from journal.run_journal import RunJournal
 from journal.values import Json, Value
 
 from .brief import Brief
-from .call_log import CallLog
+from .call_log import CallLog, server_of
 from .turn import Use
 
 
@@ -73,7 +73,7 @@ class WorkerCalls:
                     group.start_soon(make, number, use)
         if errors:
             raise errors[0]
-        return [answers[number] for number in range(len(uses))]
+        return self._told_of_losses([answers[number] for number in range(len(uses))])
 
     def note(self, answers: Sequence[Answer]) -> None:
         """Enter a turn's calls into the log, once none of them waits any more."""
@@ -84,6 +84,19 @@ class WorkerCalls:
                 self.found.update(
                     (tool.wire, tool) for tool in self.tools.definitions if tool.wire in answer.end.value.data
                 )
+
+    def _told_of_losses(self, answers: list[Answer]) -> list[Answer]:
+        """The answers; one from a server that was opened anew since this attempt last used it says so."""
+        held, told = dict(self.log.sessions), list[Answer]()
+        for answer in answers:
+            end = answer.end
+            if isinstance(end, Called) and end.session is not None:
+                server = server_of(end.tool)
+                if held.setdefault(server, end.session) != end.session:
+                    answer = replace(answer, text=_with_loss(answer.text, server))
+                held[server] = end.session
+            told.append(answer)
+        return told
 
     def _not_made(self, use: Use) -> str | None:
         if use.problem is not None:
@@ -159,6 +172,12 @@ def _answer(use: Use, end: Called | Refused | Waiting) -> Answer:
             return Answer(use, "", end)
         case _:
             assert_never(end)
+
+
+def _with_loss(text: str, server: str) -> str:
+    """The text of an answer with our word on what its server has lost, after the call's id."""
+    call, _, rest = text.partition("\n")
+    return f"{call}\nThe connection to {server} was opened anew: what it held in its session is gone.\n{rest}"
 
 
 def waiting_in(answers: Sequence[Answer]) -> Waiting | None:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from downstream.model_port import Function, Message, ModelReply, ModelRequest
-from downstream.models.schemas import for_function
+from downstream.models.parameters import parameters_of
 from downstream.models.structured import Form, formatted
 from downstream.tools import Tool
 from executors.wording import prompt
@@ -58,7 +58,9 @@ class Conversation:
 
 def function_of(tool: Tool) -> Function:
     """A tool as models are offered it."""
-    return Function(tool.wire, tool.description or tool.title or tool.full_name, for_function(tool.open_schema))
+    parameters = parameters_of(tool.open_schema)
+    words = tool.description or tool.title or tool.full_name
+    return Function(tool.wire, f"{words}\n{parameters.note}".strip(), parameters.schema)
 
 
 def _next_action(functions: tuple[Function, ...]) -> JsonObject:

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
 from downstream.models.replies import ReplyErrors, read_object
+from downstream.nesting import TOO_DEEP, too_deep
 from executors.contract import Finding, Report
-from executors.nesting import TOO_DEEP, too_deep
 from executors.wording import cut
 from journal.values import Json, JsonObject
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from downstream.json_shape import is_object
 from downstream.model_port import FunctionUse, ModelReply
 from downstream.models.replies import ReplyErrors, objects_in, read_object
-from executors.nesting import TOO_DEEP, too_deep
+from downstream.nesting import TOO_DEEP, too_deep
 from journal.values import JsonObject
 
 _INSIDE = ("arguments", "arguments_json", "parameters", "input")

@@ -72,8 +72,6 @@ def trust(
 
 def shown_settings(settings: "Settings") -> Any:
     """The settings as plain data; values of secret variables, and of what is named like one, are left out."""
-    from journal.outlet import Outlet
-
     data = {
         "path": None if settings.path is None else str(settings.path),
         "model": settings.model.model_dump(mode="json", exclude_none=True),
@@ -91,7 +89,7 @@ def shown_settings(settings: "Settings") -> Any:
         "engine": settings.engine.model_dump(mode="json", exclude_none=True),
         "warnings": list(settings.warnings),
     }
-    return Outlet(settings.secrets).json(data)
+    return settings.outlet.json(data)
 
 
 def _shown_server(server: dict[str, Any]) -> dict[str, Any]:

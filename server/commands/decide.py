@@ -45,13 +45,17 @@ def approve(
     choice: Annotated[
         str | None, typer.Option("--choice", metavar="X", help="Which of the action's choices; asked for if left out.")
     ] = None,
+    content: Annotated[
+        str | None,
+        typer.Option("--content", metavar="JSON", help="For a form, with --choice submit: its fields as an object."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Decide an action, as a person at a terminal.
 
     Shows exactly what will happen, then asks. A decision of this command is a person's, so it refuses where nobody is.
     """
-    _decide(_Word(action_id, choice, config, asks=True))
+    _decide(_Word(action_id, choice, config, asks=True, content=content))
 
 
 def deny(action_id: ActionId, config: Config = None) -> None:
@@ -70,6 +74,7 @@ class _Word:
     choice: str | None
     config: Path | None
     asks: bool
+    content: str | None = None
 
 
 def _decide(word: _Word) -> None:
@@ -99,11 +104,13 @@ def _decide(word: _Word) -> None:
 async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
     from journal.actions import Decision
     from server.terminal.asking import ask_decision, no_of, nobody_here
+    from server.terminal.filling_in import given_content
 
     _refuse_early(action, word.choice)
+    content = given_content(action, word.choice, word.content)
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
-    return await ask_decision(action, now=now, choice=word.choice)
+    return await ask_decision(action, now=now, choice=word.choice, content=content)
 
 
 def _refuse_unseen(word: _Word) -> None:
@@ -182,10 +189,12 @@ async def _as_json(store: "Store", waiting: "list[Action]", config: Path | None)
 
 def _list(waiting: "list[Action]", config: Path | None, now: float) -> None:
     from server.terminal.asking import question_lines
+    from server.views.words import go_ahead
 
     for action in waiting:
         for line in question_lines(action, now=now):
             typer.echo(line)
-        typer.echo(f"  run {action.run}\n  {typed(f'approve {action.id}', config)}")
+        yes = typed(go_ahead(action.kind, action.tool, action.id), config)
+        typer.echo(f"  run {action.run}\n  {yes}")
     if not waiting:
         typer.echo("Nothing waits for a decision.")

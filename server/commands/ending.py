@@ -8,7 +8,7 @@ import typer
 
 from downstream.gate.prompt_text import escaped
 from server.terminal.follow import Snapshot
-from server.views.words import cost, counted, ended_as, tokens
+from server.views.words import cost, counted, ended_as, go_ahead, tokens
 
 
 def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
@@ -23,8 +23,8 @@ def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
     if run.message and run.message != run.answer:
         typer.echo(escaped(run.message))
     for action in now.actions:
-        typer.echo(f"{action.tool or action.kind} waits for a decision of level {action.level}:")
-        typer.echo(f"  {how(f'approve {action.id}')}")
+        typer.echo(f"{escaped(action.tool or action.kind)} waits for a decision of level {action.level}:")
+        typer.echo(f"  {how(go_ahead(action.kind, action.tool, action.id))}")
         typer.echo(f"  {how(f'deny {action.id}')}")
 
 

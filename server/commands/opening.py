@@ -23,12 +23,11 @@ OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()"
 
 def load(config: Path | None) -> "Settings":
     """The settings for this command, logging begun. Raises SettingsError."""
-    from journal.outlet import Outlet
     from server.settings import find_settings, load_settings
     from server.terminal.log_file import start_logging
 
     settings = load_settings(find_settings(config, environ=os.environ, cwd=Path.cwd()), environ=os.environ)
-    start_logging(Outlet(settings.secrets))
+    start_logging(settings.outlet)
     return settings
 
 
@@ -55,7 +54,7 @@ def run_async(work: Callable[[], Awaitable[ExitCode]], settings: "Settings | Non
 def _tell(error: SteprelayError, settings: "Settings | None") -> ExitCode:
     from journal.outlet import Outlet
 
-    outlet = Outlet(settings.secrets if settings else ())
+    outlet = settings.outlet if settings else Outlet()
     sys.stderr.write(f"steprelay: {outlet.text(str(error))}\n")
     return code_of_error(error)
 

@@ -143,6 +143,7 @@ async def _end_where_nobody_drives(store: "Store", run_id: str, stuck: list[str]
 
 
 def _write_list(lines: "list[RunLine]", imported: "Collection[str]") -> None:
+    from downstream.gate.prompt_text import escaped
     from server.views.words import ended_as
 
     if not lines:
@@ -151,7 +152,7 @@ def _write_list(lines: "list[RunLine]", imported: "Collection[str]") -> None:
     for line in lines:
         status = ended_as(line.status, line.stop_reason)
         needs = f"needs {line.needs}: " if line.needs else "imported: " if line.run_id in imported else ""
-        goal = " ".join(line.goal.split())
+        goal = escaped(" ".join(line.goal.split()))
         when = line.created_at[:16].replace("T", " ")
         whole = f"{line.run_id}  {when}  {status:<22}  ${line.cost_usd:<7.4f}  {needs}{goal}"
         typer.echo(whole if len(whole) <= room else f"{whole[: room - 1]}…")

@@ -14,6 +14,8 @@ from mcp_types import InputRequiredResult
 from mcp_types.version import is_version_at_least
 from pydantic import ValidationError
 
+from downstream.gate.form_fields import ContentUnfit
+from downstream.gate.forms import holds_its_call
 from journal.actions import Action
 from journal.errors import DecisionRefused, StoreError
 from journal.runs import Run
@@ -75,6 +77,8 @@ class Attachment:
     run_id: str
     round: int = 0
     asked: set[str] = field(default_factory=set[str])
+    problem: str | None = None
+    """Why what somebody filled in did not count."""
 
     def __post_init__(self) -> None:
         self._progress = Progress(self.product.store, self.host.context.session, self.run_id)
@@ -89,7 +93,8 @@ class Attachment:
 
     async def view(self) -> RunView:
         """The run as it is now, which counts as delivered."""
-        return await delivered(self.product, await self.product.view(self.run_id))
+        view = await delivered(self.product, await self.product.view(self.run_id))
+        return view if self.problem is None else view.model_copy(update={"message": self.problem})
 
     async def take_answers(self) -> bool:
         """Act on the answers that came with a request of protocol 2026-07-28; false for a state used before."""
@@ -133,11 +138,11 @@ class Attachment:
         return await needed_settings(self.product.store, run) is not None
 
     async def _waits_for(self, run: Run) -> list[Action]:
-        """The waiting actions of a run that has nothing else to do and waits to be decided."""
-        if run.status != "awaiting_approval" or run.driver is not None or run.wake_at == 0:
-            return []
-        actions = await self.product.store.actions(run.id)
-        return [action for action in actions if action.state == "waiting"]
+        """The waiting actions of a run that has nothing else to do; of one at work, those that keep a call open."""
+        actions = [action for action in await self.product.store.actions(run.id) if action.state == "waiting"]
+        if run.status == "awaiting_approval" and run.driver is None and run.wake_at != 0:
+            return actions
+        return [action for action in actions if holds_its_call(action)]
 
     def _may_ask(self, action: Action) -> bool:
         fits = self.host.shows_forms and self.round < _ROUNDS and action.id not in self.asked
@@ -191,7 +196,10 @@ class Attachment:
             await self._progress.until(changed)
 
     async def _take(self, answered: Answered) -> None:
-        decision = decision_from(answered, min_seconds=self.product.settings.approvals.min_answer_seconds)
+        try:
+            decision = decision_from(answered, min_seconds=self.product.settings.approvals.min_answer_seconds)
+        except ContentUnfit as error:
+            self.problem, decision = f"Action {answered.action.id} still waits: {error}.", None
         if decision is not None:
             # Somebody else may have decided meanwhile, and what they said holds.
             with suppress(DecisionRefused):

@@ -48,7 +48,10 @@ class Progress:
 
 
 async def progress_line(store: Store, run_id: str) -> str:
-    """Such as `2/4 · Draft comment · 5 calls · 4.8k tok · $0.01`. Raises UnknownId."""
+    """Such as `2/4 · Draft comment · files.index 40/100 · 5 calls · 4.8k tok · $0.01`. Raises UnknownId.
+
+    How far a call is stands there only where its server tells.
+    """
     run = await store.run(run_id)
     steps = [step for step in await store.steps(run_id) if not step.dropped]
     taken = await store.usage(run)
@@ -58,6 +61,7 @@ async def progress_line(store: Store, run_id: str) -> str:
     parts = [
         f"{ended}/{len(steps)}" if steps else run.status,
         ", ".join(busy)[:80],
+        ", ".join(store.signs.of(run_id))[:80],
         f"{taken.tool_calls} calls",
         f"{tokens / 1000:.1f}k tok" if tokens >= 1000 else f"{tokens} tok",
         f"${taken.cost_usd:.2f}" if taken.cost_known else "cost unknown",

@@ -17,7 +17,6 @@ import anyio
 import anyio.to_thread
 
 from journal.errors import SteprelayError, StoreError
-from journal.outlet import Outlet
 from journal.world import World
 from server.product import Product
 from server.settings import Settings, load_settings
@@ -235,7 +234,7 @@ async def _open(
 def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
     """The settings, and with them what a product is made of: reading and importing must not hold the handshake up."""
     settings = load_settings(found(), environ=environ, lenient=True)
-    start_logging(Outlet(settings.secrets))
+    start_logging(settings.outlet)
     importlib.import_module("server.assembly")
     return settings
 

@@ -55,9 +55,10 @@ class Reading:
             self.problem(place, f"{named(place)}: {error}")
             return node
         key = str(place[-1])
-        is_secret_field = key == "api_key" or (place[-2:-1] in (("env",), ("headers",)) and is_secret_name(key))
+        is_named = place[-2:-1] in (("env",), ("headers",)) and is_secret_name(key)
+        is_secret_field = key in ("api_key", "client_secret") or is_named
         for name in text.taken:
-            if is_secret_field or "headers" in place or is_secret_name(name):
+            if is_secret_field or {"headers", "auth"} & set(place) or is_secret_name(name):
                 self.secret(name, self.environ[name])
         if is_secret_field and text.text and not text.has_default:
             # Of `Authorization: Bearer VALUE`, only the value is secret.

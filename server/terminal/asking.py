@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-import anyio
 import typer
 
+from downstream.gate.forms import Form
 from downstream.gate.prompt_text import argument_lines, escaped
 from journal.actions import SAYS_NO, Action, Decision
 from journal.outlet import Outlet
 from journal.values import Json, JsonObject
 from server.views.words import duration, one_line
+
+from .filling_in import fill_in, form_lines
+from .lines import read_line
 
 AGENT_MARKERS = ("CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "OPENCODE")
 """Variables that agents set in the shells they use. A clean shell is no proof of a person; a marked one is none."""
@@ -30,18 +33,26 @@ def nobody_here(environ: Mapping[str, str]) -> str | None:
     return f"this shell belongs to an agent ({marker} is set)" if marker else None
 
 
-async def ask_decision(action: Action, *, now: float, choice: str | None = None) -> Decision | None:
-    """Show the action and take the person's choice, or their yes to the one given; None leaves it waiting."""
+async def ask_decision(
+    action: Action, *, now: float, choice: str | None = None, content: Json = None
+) -> Decision | None:
+    """Show the action and take the person's choice, or their yes to the one given; None leaves it waiting.
+
+    A form is filled in here unless `content`, which must fit, comes with the choice.
+    """
     for line in question_lines(action, now=now):
         typer.echo(line)
     if choice is None:
         choice = await _choose(action)
     elif not await confirm(f"{choice} it?"):
         choice = None
+    try:
+        content = await fill_in(action) if choice == "submit" and content is None else content
+    except EOFError:
+        choice = None
     if choice is None:
         typer.echo("It goes on waiting.")
         return None
-    content = await _content() if choice == "submit" else None
     return Decision(choice, "person", "terminal", content=content)
 
 
@@ -57,15 +68,6 @@ async def confirm(question: str, *, default: bool = False) -> bool:
             return default
         if word in ("y", "yes", "n", "no"):
             return word.startswith("y")
-
-
-async def read_line() -> str | None:
-    """The next line typed; None at the end of input. Can be cancelled where the platform can wait for a terminal."""
-    if sys.platform == "win32":
-        return await anyio.to_thread.run_sync(sys.stdin.readline) or None
-    # A terminal hands over one line at a time, so that nothing stays behind in a buffer unseen.
-    await anyio.wait_readable(sys.stdin)
-    return sys.stdin.readline() or None
 
 
 def without_secrets(action: Action, outlet: Outlet) -> Action:
@@ -94,6 +96,8 @@ def _arguments(action: Action, *, shown: Sequence[str]) -> list[str]:
     if not isinstance(given, dict):
         return [f"  {escaped(line)}" for line in (*shown, json.dumps(given, ensure_ascii=False))]
     arguments = cast("JsonObject", given)
+    if action.kind == "form":
+        return [*(f"  {escaped(line)}" for line in shown), "", *form_lines(Form(action))]
     whole = {line: name for name in arguments for line in argument_lines({name: arguments[name]})}
     names = [whole[line] for line in shown if line in whole]
     names += [name for name in arguments if name not in names]
@@ -136,16 +140,6 @@ def _meant(word: str, choices: Sequence[str]) -> str | None:
         return word
     fitting = [choice for choice in (*choices, LATER) if word and choice.startswith(word)]
     return fitting[0] if len(fitting) == 1 else None
-
-
-async def _content() -> Json:
-    while True:
-        typer.echo("Content, as JSON on one line: ", nl=False)
-        answer = await read_line()
-        try:
-            return json.loads(answer or "null")
-        except ValueError as error:
-            typer.echo(f"That is no JSON: {error}")
 
 
 def no_of(action: Action) -> str:

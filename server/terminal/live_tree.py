@@ -12,7 +12,7 @@ from rich.text import Text
 from downstream.gate.prompt_text import escaped
 from journal.steps import StepRow
 from journal.values import Json, JsonObject
-from server.views.words import MARKS, cost, duration, one_line, tokens
+from server.views.words import MARKS, cost, duration, go_ahead, one_line, tokens
 
 from .follow import Snapshot
 
@@ -76,9 +76,11 @@ class LiveTree:
             yield Text(f"   ↻ plan revised: {escaped(one_line(self._revision))}", style="cyan")
         for action in now.actions if self.how else ():
             yield Text(
-                f"   ‖ {action.tool or action.kind} waits for a decision of level {action.level}:", style="yellow"
+                f"   ‖ {escaped(action.tool or action.kind)} waits for a decision of level {action.level}:",
+                style="yellow",
             )
-            yield Text(f"     {self.how(f'approve {action.id}') if self.how else ''}", style="yellow", overflow="fold")
+            words = go_ahead(action.kind, action.tool, action.id)
+            yield Text(f"     {self.how(words) if self.how else ''}", style="yellow", overflow="fold")
 
     def _step(self, step: StepRow, now: Snapshot, *, width: int, branch: str, spinner: Text) -> Text:
         style = _STYLES.get(step.status, "dim")

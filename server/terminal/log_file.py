@@ -39,8 +39,10 @@ def _added(root: logging.Logger) -> list[logging.Handler]:
     for handler in handlers:
         root.addHandler(handler)
     root.setLevel(logging.INFO)
-    for chatty in ("httpx", "httpcore", "LiteLLM", "mcp"):
+    for chatty in ("httpx", "httpx2", "httpcore", "LiteLLM", "mcp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # What goes wrong in a login is told by us; here, answers with tokens in them would be quoted.
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
     return handlers
 
 

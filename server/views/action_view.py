@@ -11,6 +11,7 @@ from journal.canonical import canonical
 from server.installed import Spoken
 
 from .run_view import ActionView
+from .words import go_ahead
 
 _TOGETHER = 8_000
 """Characters of arguments shown in one view; the arguments of later actions come once earlier ones are decided."""
@@ -64,7 +65,8 @@ def action_view(shown: ShownAction, spoken: Spoken) -> ActionView:
 
 def how_to_decide(action: Action, spoken: Spoken) -> str:
     """What a person types to decide."""
-    return f"In a terminal: {spoken(f'approve {action.id}')} (or: {spoken(f'deny {action.id}')})"
+    yes = go_ahead(action.kind, action.tool, action.id)
+    return f"In a terminal: {spoken(yes)} (or: {spoken(f'deny {action.id}')})"
 
 
 def next_for(shown: ShownAction) -> str:
@@ -75,6 +77,8 @@ def next_for(shown: ShownAction) -> str:
     if not shown.complete:
         return f"Have the earlier actions decided first; then get_run shows the arguments of {action.id}."
     repeat = "tool and arguments" if action.tool else "arguments"
+    if action.kind == "form":
+        repeat = f"{'content as they filled it in' if 'schema' in action.arguments else 'no content'}, and arguments"
     asked = (
         f'approve_action(action_id="{action.id}", decision="{action.choices[0]}", and {repeat} as in actions[{place}])'
     )

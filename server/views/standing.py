@@ -13,7 +13,7 @@ from journal.values import JsonObject
 
 from .action_view import time_text
 from .run_view import ActionView, RunView
-from .words import MARKS, duration, ended_as, one_line
+from .words import MARKS, duration, ended_as, go_ahead, one_line
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ def _stands_on(run: Run, steps: list[StepRow], actions: list[Action]) -> tuple[s
 
 
 def _action_lines(action: ActionView, how: Callable[[str], str]) -> list[str]:
-    head = f"waits    {action.tool or action.kind} ({action.kind}, level {action.level}): {' or '.join(action.choices)}"
+    name = escaped(action.tool or action.kind)
+    head = f"waits    {name} ({action.kind}, level {action.level}): {' or '.join(action.choices)}"
     lines = ["", head, *(f"  ! {escaped(one_line(reason))}" for reason in action.reasons)]
-    return [*lines, f"  {how(f'approve {action.action_id}')}", f"  {how(f'deny {action.action_id}')}"]
+    yes = go_ahead(action.kind, action.tool, action.action_id)
+    return [*lines, f"  {how(yes)}", f"  {how(f'deny {action.action_id}')}"]

@@ -47,3 +47,8 @@ def counted(number: int, noun: str) -> str:
 def ended_as(status: str, reason: str | None) -> str:
     """The status, and why the run ended so where that says more."""
     return status if reason in (None, "done", status) else f"{status} ({reason})"
+
+
+def go_ahead(kind: str, tool: str | None, action_id: str) -> str:
+    """The words of the command by which a waiting action goes on."""
+    return f"servers login {(tool or '').partition('.')[0]}" if kind == "login" else f"approve {action_id}"

@@ -2,6 +2,7 @@
 
 import fcntl
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -16,15 +17,20 @@ Program = Literal[
     "mcp-server-time",
     "mcp-server-git",
     "mcp-server-sqlite",
+    "mcp-server-fetch",
     "mcp-server-filesystem",
     "mcp-server-memory",
     "mcp-server-everything",
+    "mcp-server-sequential-thinking",
+    "playwright-mcp",
     "claude",
 ]
 _NPM: dict[str, str] = {
     "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
     "mcp-server-memory": "@modelcontextprotocol/server-memory",
     "mcp-server-everything": "@modelcontextprotocol/server-everything",
+    "mcp-server-sequential-thinking": "@modelcontextprotocol/server-sequential-thinking",
+    "playwright-mcp": "@playwright/mcp",
     # Without the tag, npm takes an old one where Node is old; the program does not need Node.
     "claude": "@anthropic-ai/claude-code@latest",
 }
@@ -60,6 +66,17 @@ def install(program: Program) -> Ready | Missing:
                 return Missing(f"{program} can't be installed: {problem}")
             (folder / "ready").touch()
     return Ready([str(path)]) if path.exists() else Missing(f"the package of {program} has no such program")
+
+
+def installed_version(program: Program) -> str:
+    """The version of a program that is installed."""
+    folder, package = _cache() / program, _NPM.get(program)
+    if package is not None:
+        name = package.removesuffix("@latest")
+        about = json.loads((folder / "node_modules" / name / "package.json").read_text(encoding="utf-8"))
+        return str(about["version"])
+    (found,) = folder.glob(f"lib/python*/site-packages/{program.replace('-', '_')}-*.dist-info")
+    return found.name.removesuffix(".dist-info").rpartition("-")[2]
 
 
 def _npm(package: str, folder: Path) -> str | None:

@@ -36,6 +36,12 @@ def stdio(name: str, command: list[str], *, env: dict[str, str] | None = None, *
     )
 
 
+def by_hand(name: str, fault: str, version: str, state: Path, **options: Any) -> ServerSettings:
+    """A server on stdio that insists on a version of the protocol and has a fault of `toy_servers/faulty_server.py`."""
+    command = [sys.executable, "-m", "toy_servers.faulty_server", fault, version, str(state)]
+    return stdio(name, command, **options).model_copy(update={"cwd": _SUPPORT})
+
+
 def remote(name: str, url: str, **options: Any) -> ServerSettings:
     """A server over streamable HTTP, or over HTTP+SSE where its address ends so."""
     transport: Transport = "sse" if url.endswith("/sse") else "http"
@@ -43,10 +49,10 @@ def remote(name: str, url: str, **options: Any) -> ServerSettings:
 
 
 @asynccontextmanager
-async def open_older_http(log: Path, *, port: int = 0) -> AsyncGenerator[HttpToy]:
+async def open_older_http(log: Path, *, port: int = 0, module: str = "legacy_http_server") -> AsyncGenerator[HttpToy]:
     """A ledger server over HTTP that speaks only the older protocol; at a port, it stands where another one stood."""
     await anyio.Path(log).touch()
-    command = [sys.executable, "-m", "toy_servers.legacy_http_server", str(log), str(port)]
+    command = [sys.executable, "-m", f"toy_servers.{module}", str(log), str(port)]
     async with await anyio.open_process(command, stdin=None, stdout=subprocess.DEVNULL, cwd=_SUPPORT) as process:
         try:
             assert process.stderr is not None

@@ -7,13 +7,17 @@ from pathlib import Path
 import uvicorn
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import PlainTextResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from toy_servers.ledger_server import Ledger, build_server
 
 
 def main() -> None:
-    """Serve on loopback; port 0 takes a free one, which stderr tells."""
-    app = build_server(Ledger(Path(sys.argv[1]), {})).streamable_http_app()
+    """Serve the ledger."""
+    serve_older(build_server(Ledger(Path(sys.argv[1]), {})).streamable_http_app(), int(sys.argv[2]))
+
+
+def serve_older(app: ASGIApp, port: int) -> None:
+    """Serve on loopback, refusing newer protocols; port 0 takes a free one, which stderr tells."""
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:
         versions = [value.decode() for name, value in scope.get("headers", []) if name == b"mcp-protocol-version"]
@@ -22,7 +26,7 @@ def main() -> None:
         else:
             await app(scope, receive, send)
 
-    listener = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    listener = socket.create_server(("127.0.0.1", port))
     sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
     sys.stderr.flush()
     uvicorn.Server(uvicorn.Config(app=older, log_level="critical", lifespan="on")).run(sockets=[listener])

@@ -38,7 +38,7 @@ def main() -> None:
     log, lock = Path(sys.argv[1]), threading.Lock()
 
     def answer(message: Any) -> None:
-        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], **_answer(message, log)})
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer_to(message, log)})
         with lock:
             sys.stdout.write(said + "\n")
             sys.stdout.flush()
@@ -51,7 +51,8 @@ def main() -> None:
             threading.Thread(target=answer, args=(message,), daemon=True).start()
 
 
-def _answer(message: Any, log: Path) -> dict[str, Any]:
+def answer_to(message: Any, log: Path) -> dict[str, Any]:
+    """What stands beside `jsonrpc` and `id` in the answer to a request."""
     match message["method"]:
         case "initialize":
             version = message["params"]["protocolVersion"]
