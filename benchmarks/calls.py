@@ -55,8 +55,8 @@ _HOW = (
     "Wall clock of each call, as its caller sees it: arguments checked, policy, taint, memo, ledger and events, for a"
     " write also its intent and audit, then the pool; and the processor time of this process. Held against"
     " `Client.call_tool` of the SDK on a second connection to the same kind of server, by turns in the same process."
-    " Over stdio the server is a child process that has no SDK and syncs a line to its log for each call; in memory it"
-    " is one of the SDK, and no pool stands in between. What comes first is the difference of the medians."
+    " Over stdio the server is a child process that has no SDK and syncs a line to its log for each call; in this"
+    " process it is one of the SDK, and no pool stands in between. What comes first is the difference of the medians."
 )
 
 
@@ -158,7 +158,7 @@ async def _new_journal(store: Store) -> RunJournal:
 @asynccontextmanager
 async def _open_ways(folder: Path, store: Store) -> AsyncGenerator[list[_Way]]:
     async with AsyncExitStack() as stack:
-        yield [await _over_stdio(stack, folder, store), await _in_memory(stack)]
+        yield [await _over_stdio(stack, folder, store), await _in_this_process(stack)]
 
 
 async def _over_stdio(stack: AsyncExitStack, folder: Path, store: Store) -> _Way:
@@ -172,7 +172,7 @@ async def _over_stdio(stack: AsyncExitStack, folder: Path, store: Store) -> _Way
     return _Way("over stdio", await stack.enter_async_context(bare), make_call_tool(gate, pool, lambda out: {}))
 
 
-async def _in_memory(stack: AsyncExitStack) -> _Way:
+async def _in_this_process(stack: AsyncExitStack) -> _Way:
     client = await stack.enter_async_context(Client(_server()))
 
     async def send(out: Outgoing) -> CallToolResult:
@@ -187,7 +187,7 @@ async def _in_memory(stack: AsyncExitStack) -> _Way:
         return list(tools.values())
 
     gate = Gate(listed, tools.get, lambda name: None, _POLICY, ApprovalSettings(), {})
-    return _Way("in memory", client, ToolDoor(gate, send))
+    return _Way("in this process", client, ToolDoor(gate, send))
 
 
 def _server() -> MCPServer:

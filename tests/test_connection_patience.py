@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 from faulty_http import Asked, open_faulty_http
+from gate_case import open_runs
 from quick_jobs import quick
 from tool_connections import remote, stdio
 from toy_servers.by_hand import MODERN
@@ -19,6 +20,7 @@ from downstream.settings import ServerOptions, ServerSettings
 from journal.errors import Fenced
 from journal.signs import Signs
 from journal.world import World
+from server.host.progress import progress_line
 
 pytestmark = pytest.mark.e2e
 VERSIONS = ["2025-06-18", MODERN]
@@ -124,3 +126,15 @@ def test_signs_of_a_run_are_those_of_its_calls_that_told_of_progress() -> None:
         other(0.25, None)
         during = (signs.of("r_1"), signs.of("r_2"))
     assert (during, signs.of("r_1")) == ((["box.index 40/100", "box.index 0.25"], []), [])
+
+
+async def test_the_progress_line_of_a_host_says_how_far_a_call_is(tmp_path: Path) -> None:
+    async with open_runs(tmp_path) as runs:
+        quiet = await progress_line(runs.store, runs.run_id)
+        with runs.store.signs.call(runs.run_id, "box.index") as hear:
+            hear(40, 100)
+            during = await progress_line(runs.store, runs.run_id)
+    assert (quiet, during) == (
+        "planning · 0 calls · 0 tok · $0.00",
+        "planning · box.index 40/100 · 0 calls · 0 tok · $0.00",
+    )

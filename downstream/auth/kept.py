@@ -105,7 +105,7 @@ class KeptLogin:
 
     @asynccontextmanager
     async def open_lock(self) -> AsyncGenerator[None]:
-        """Keep every other process, and every other task here, from changing the login meanwhile. Raises LoginNotKept."""
+        """Keep other processes, and other tasks here, from changing the login meanwhile. Raises LoginNotKept."""
         try:
             lock = self._path.with_suffix(".lock")
         except OSError as error:
