@@ -25,17 +25,8 @@ from downstream.gate.calls import ToolDoor
 from downstream.gate.forms import open_key
 from downstream.gate.sending import Outgoing
 from downstream.gate.stages import case_of
-from downstream.servers.asking import (
-    AsksBack,
-    Desk,
-    FormAsked,
-    OpenCall,
-    Question,
-    Reply,
-    UrlAsked,
-    asked_in_error,
-    asked_in_result,
-)
+from downstream.questions import FormAsked, Question, Reply, UrlAsked
+from downstream.servers.asking import AsksBack, Desk, OpenCall, asked_in_error, asked_in_result
 from downstream.servers.caller import Caller, Patience
 from downstream.servers.failures import CallFailed
 from journal.actions import Action, Decision

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from command_line import called
-from host_homes import MARK, SAMPLES, furnish, put_servers
+from host_homes import MARK, expected, furnish, put_servers, written
 
 from journal.values import Json, JsonObject
 from server.hosts_import.places import HOSTS
 from server.settings import find_settings, load_settings
-from server.settings_file.document import read_document
 from server.settings_file.found import user_settings_path
 
 
@@ -28,24 +27,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(path: Path | None = None) -> dict[str, JsonObject]:
-    servers: dict[str, JsonObject] = read_document(path or user_settings_path()).data["mcpServers"]
-    return servers
-
-
 def reported(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> JsonObject:
     """What `init --json` printed, nothing else being on stdout."""
     assert called("init", "--json", *words) == code
     report: JsonObject = json.loads(capsys.readouterr().out)
     return report
-
-
-def expected(host: str, home: Path) -> JsonObject:
-    text = (SAMPLES / "expected.yaml").read_text(encoding="utf-8")
-    path = home / "expected.yaml"
-    path.write_text(text.replace("@PROJECT@", str(home / "shop")).replace("@HOME@", str(home)), encoding="utf-8")
-    wanted: JsonObject = read_document(path).data[host]
-    return wanted
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -196,7 +196,14 @@ def test_where_nothing_is_old_enough_the_command_removes_nothing(
 ) -> None:
     config = write_settings(tmp_path, script={})
     assert called("runs", "prune", "--config", str(config), "--older-than", "40", "--json") == 0
-    nothing = {"dry_run": False, "older_than_days": 40, "runs": 0, "bytes": 0, "run_ids": [], "kept_unanswered": 0}
+    nothing: dict[str, object] = {
+        "dry_run": False,
+        "older_than_days": 40,
+        "runs": 0,
+        "bytes": 0,
+        "run_ids": [],
+        "kept_unanswered": 0,
+    }
     said = json.loads(capsys.readouterr().out)
     # A new file may have free pages, which go back to the disk.
     assert said.pop("database_bytes") >= 0

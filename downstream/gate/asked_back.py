@@ -8,17 +8,8 @@ from typing import TypeAlias
 import anyio
 
 from downstream.door import Waiting
-from downstream.servers.asking import (
-    NOT_RESUMED,
-    ROUNDS,
-    AsksBack,
-    Desk,
-    FormAsked,
-    Question,
-    Reply,
-    Resumed,
-    UrlAsked,
-)
+from downstream.questions import FormAsked, Question, Reply, UrlAsked
+from downstream.servers.asking import NOT_RESUMED, ROUNDS, AsksBack, Desk, Resumed
 from downstream.servers.failures import CallFailed
 from journal.actions import Action
 from journal.errors import Fenced, StoreError

@@ -6,7 +6,7 @@ from functools import cached_property
 from urllib.parse import urlsplit
 
 from downstream.json_shape import is_object
-from downstream.servers.asking import FormAsked, Question, Reply, UrlAsked
+from downstream.questions import FormAsked, Question, Reply, UrlAsked
 from downstream.servers.listing import fingerprint_of
 from downstream.tools import Tool
 from journal.actions import Action, NewAction

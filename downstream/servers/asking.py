@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
 import anyio
 from mcp import MCPError
@@ -14,8 +14,8 @@ from mcp.types import ElicitRequest, ElicitRequestParams, ElicitRequestURLParams
 from mcp_types import URL_ELICITATION_REQUIRED, ElicitationRequiredErrorData, InputResponses
 from pydantic import ValidationError
 
+from downstream.questions import FormAsked, Question, Reply, UrlAsked
 from journal.errors import SteprelayError
-from journal.values import JsonObject
 
 from .failures import CallFailed
 from .names import clean_text
@@ -25,33 +25,6 @@ T = TypeVar("T")
 
 ROUNDS = 8
 """A server that asks more often within one call is not answered any more."""
-
-
-@dataclass(frozen=True)
-class FormAsked:
-    """A form; `schema` is as the server sent it."""
-
-    message: str
-    schema: JsonObject
-
-
-@dataclass(frozen=True)
-class UrlAsked:
-    """An address that a person is to open by themselves."""
-
-    message: str
-    url: str
-
-
-Question: TypeAlias = FormAsked | UrlAsked
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the server is told; `content` goes with an accepted form only."""
-
-    action: Literal["accept", "decline", "cancel"]
-    content: JsonObject | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +39,7 @@ class Resumed:
 
 
 NOT_RESUMED = Resumed({}, None)
+CANCELLED = Reply("cancel")
 
 
 class AsksBack(SteprelayError):
@@ -137,7 +111,7 @@ class _Put:
     item: Question | str
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     done: anyio.Event = field(default_factory=anyio.Event)
-    reply: Reply = Reply("cancel")
+    reply: Reply = CANCELLED
 
 
 class OpenCall:

@@ -27,7 +27,7 @@ def approvals(config: Config = None, as_json: AsJson = False) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
-        from server.terminal.asking import without_secrets
+        from server.views.action_view import without_secrets
 
         async with open_settings_store(settings, world=World()) as store:
             waiting = [without_secrets(action, store.outlet) for action in await store.waiting_actions()]
@@ -82,7 +82,7 @@ def _decide(word: _Word) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
-        from server.terminal.asking import without_secrets
+        from server.views.action_view import without_secrets
 
         _refuse_unseen(word)
         async with open_settings_store(settings, world=World()) as store:

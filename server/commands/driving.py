@@ -12,11 +12,12 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused, StoreError
-from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines, without_secrets
+from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines
 from server.terminal.event_lines import show_events
 from server.terminal.exit_codes import ExitCode, code_of_run
 from server.terminal.follow import Decide, Show, follow, look
 from server.terminal.plain_lines import show_lines
+from server.views.action_view import without_secrets
 
 from .ending import tell_end
 from .opening import typed

@@ -4,7 +4,6 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import cast
 
 import typer
@@ -12,7 +11,6 @@ import typer
 from downstream.gate.forms import Form
 from downstream.gate.prompt_text import argument_lines, escaped
 from journal.actions import SAYS_NO, Action, Decision
-from journal.outlet import Outlet
 from journal.values import Json, JsonObject
 from server.views.words import duration, one_line
 
@@ -68,11 +66,6 @@ async def confirm(question: str, *, default: bool = False) -> bool:
             return default
         if word in ("y", "yes", "n", "no"):
             return word.startswith("y")
-
-
-def without_secrets(action: Action, outlet: Outlet) -> Action:
-    """The action as it may be shown: terminals are logged, and a pipe is no person."""
-    return replace(action, question=outlet.text(action.question), arguments=outlet.json(action.arguments))
 
 
 def question_lines(action: Action, *, now: float) -> list[str]:

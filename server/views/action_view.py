@@ -1,13 +1,14 @@
 """Waiting actions as hosts see them, and what hosts and people can do about each."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 
 from downstream.gate.prompt_text import SHOWN_CHARACTERS
 from journal.actions import Action
 from journal.canonical import canonical
+from journal.outlet import Outlet
 from server.installed import Spoken
 
 from .run_view import ActionView
@@ -15,6 +16,11 @@ from .words import go_ahead
 
 _TOGETHER = 8_000
 """Characters of arguments shown in one view; the arguments of later actions come once earlier ones are decided."""
+
+
+def without_secrets(action: Action, outlet: Outlet) -> Action:
+    """The action as it may be shown: terminals are logged, and a pipe is no person."""
+    return replace(action, question=outlet.text(action.question), arguments=outlet.json(action.arguments))
 
 
 @dataclass(frozen=True)

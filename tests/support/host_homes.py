@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
-from journal.values import Json
+from journal.values import Json, JsonObject
 from server.hosts_import.places import Machine
+from server.settings_file.document import read_document
+from server.settings_file.found import user_settings_path
 
 SAMPLES = Path(__file__).parent / "host_files"
 MARK = "LEAK"
@@ -37,3 +39,18 @@ def put_servers(path: Path, servers: Json, **more: Json) -> None:
     """Write a file with `mcpServers`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"mcpServers": servers, **more}), encoding="utf-8")
+
+
+def written(path: Path | None = None) -> dict[str, JsonObject]:
+    """The servers of the settings file that `init` wrote."""
+    servers: dict[str, JsonObject] = read_document(path or user_settings_path()).data["mcpServers"]
+    return servers
+
+
+def expected(host: str, home: Path) -> JsonObject:
+    """What the sample of this host should become."""
+    text = (SAMPLES / "expected.yaml").read_text(encoding="utf-8")
+    path = home / "expected.yaml"
+    path.write_text(text.replace("@PROJECT@", str(home / "shop")).replace("@HOME@", str(home)), encoding="utf-8")
+    wanted: JsonObject = read_document(path).data[host]
+    return wanted

@@ -24,9 +24,10 @@ _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 _LISTENING: list[Any] = []
 
 
-def _raw(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
+def _raw(line: bytes) -> int:
+    written = sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
+    return written
 
 
 def _send(message: dict[str, Any]) -> None:
