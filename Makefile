@@ -9,7 +9,7 @@ READY := .venv/ready
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: bench chaos check clean demo format lint lock soak test test-slow
+.PHONY: bench chaos check clean demo format lint lock mypy pyright soak test test-slow
 
 check: lint
 	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
@@ -17,9 +17,11 @@ check: lint
 lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory -j 2 mypy pyright
+
+mypy pyright: $(READY)
+	$(BIN)/$@
 
 test: lint
 	$(BIN)/pytest -n 3 -m "not slow" --cov

@@ -12,7 +12,7 @@ from command_line import steprelay
 from mcp_hosts import Host, open_host
 from products import call_step, open_test_product, write_settings
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
 Json = Any
 

@@ -25,8 +25,8 @@ TINY = Sizes(
 
 
 MARKS = (pytest.mark.e2e, pytest.mark.slow)
-# It starts most processes; `idle` goes through the same ones.
-LONG = {"startup"}
+# These start processes or many runs; the others go through the same ones.
+LONG = {"startup", "at-once", "idle", "wake"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS[name in LONG]) for name in MEASURES])

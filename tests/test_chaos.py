@@ -14,7 +14,7 @@ SUPPORT = Path(__file__).parent / "support"
 
 @pytest.mark.e2e
 async def test_runs_survive_kills_at_random(tmp_path: Path) -> None:
-    bounds = ("--seed", "1", "--kills", "12", "--runs", "6", "--processes", "2")
+    bounds = ("--seed", "1", "--kills", "6", "--runs", "4", "--processes", "2")
     paths = os.environ | {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}
     with anyio.fail_after(200):
         ended = await anyio.run_process(

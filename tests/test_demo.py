@@ -37,6 +37,7 @@ def test_the_demo_runs_to_its_answer_with_every_kind_of_step_two_at_once_a_revis
     assert "Left: 2,320 EUR." in mails()[0]["body"]
 
 
+@pytest.mark.slow
 def test_without_a_person_the_demo_says_what_it_would_ask_and_stops(tmp_path: Path) -> None:
     ended = steprelay("demo", cwd=tmp_path, seconds=90)
     assert (ended.returncode, mails()) == (5, [])
@@ -64,6 +65,7 @@ def test_at_a_terminal_the_demo_asks_and_goes_on_after_a_yes(tmp_path: Path) -> 
     assert "Call outbox.send (write) once" in before
 
 
+@pytest.mark.slow
 def test_a_demo_put_off_is_decided_later_by_the_command_that_it_told(tmp_path: Path) -> None:
     with open_terminal("demo", cwd=tmp_path) as terminal:
         terminal.expect("approve, deny or later? ", seconds=90)

@@ -126,10 +126,8 @@ def test_json_is_merged_where_it_holds_no_comments(home: Path, capsys: pytest.Ca
     path = home / "mine.json"
     path.write_text('{"servers": {"b": {"command": "b"}}, "revise": "never"}')
     assert called("init", "--merge", "-o", str(path)) == 0
-    assert json.loads(path.read_text()) == {
-        "servers": {"a": {"command": "a"}, "b": {"command": "b"}},
-        "revise": "never",
-    }
+    merged = {"servers": {"a": {"command": "a"}, "b": {"command": "b"}}, "revise": "never"}
+    assert json.loads(path.read_text()) == merged
     path.write_text('{"servers": {} // none\n}')
     capsys.readouterr()
     assert called("init", "--merge", "-o", str(path)) == 3

@@ -17,6 +17,8 @@ from model_server import markers_in
 
 pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
 
+ONE_SLOW = ("modern", pytest.param("legacy", marks=pytest.mark.slow))
+
 LISTING = str(Path(__file__).parent / "support" / "list_tools.py")
 ERAS: list[Era] = ["legacy", "modern"]
 
@@ -59,7 +61,7 @@ async def _check_approval(host: Host, job: main_job.Job, view: Any) -> None:
     assert len(job.sent()) == 1
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ONE_SLOW)
 async def test_the_main_job_runs_over_stdio(tmp_path: Path, era: Era) -> None:
     with main_job.main_job(tmp_path, main_job.main_rules()) as job:
         async with open_stdio_host(serve(job.config), era=era) as host:
@@ -68,7 +70,7 @@ async def test_the_main_job_runs_over_stdio(tmp_path: Path, era: Era) -> None:
         assert job.model.unmatched == []
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ONE_SLOW)
 async def test_the_main_job_runs_over_http(tmp_path: Path, era: Era) -> None:
     with main_job.main_job(tmp_path, main_job.main_rules()) as job:
         async with open_http_product(job.config, era=era) as host:
@@ -85,7 +87,7 @@ async def test_a_form_answered_after_a_persons_time_lets_the_run_go_on(tmp_path:
         assert (view["status"], len(job.sent()), len(person.asked)) == ("succeeded", 1, 1), view
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("era", ONE_SLOW)
 @pytest.mark.parametrize("how", ["empty", "declined", "cancelled", "too fast", "unknown choice"])
 async def test_an_answer_that_no_person_gave_leaves_the_action_waiting(tmp_path: Path, era: Era, how: str) -> None:
     from mcp_hosts import answers_nothing, cancels, declines

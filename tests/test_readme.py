@@ -10,6 +10,8 @@ from mcp_hosts import STEPRELAY, open_stdio_host
 
 from server.settings import find_settings, load_settings
 
+pytestmark = pytest.mark.untraced
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

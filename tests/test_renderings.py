@@ -135,7 +135,7 @@ async def on_the_wire(provider: str, offered: list[Function]) -> list[Json]:
     return list(tools)
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 # What litellm and its parts warn of is not this project's.
 @pytest.mark.filterwarnings("ignore")
 async def test_every_tool_of_every_recorded_server_keeps_the_rules_of_every_provider() -> None:

@@ -162,7 +162,9 @@ def _stop(how: str, pid: int) -> int:
 
 
 @e2e
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "stdin closed", "kill -9"])
+@pytest.mark.parametrize(
+    "how", ["SIGTERM", *(pytest.param(how, marks=pytest.mark.slow) for how in ("SIGINT", "stdin closed")), "kill -9"]
+)
 async def test_no_child_is_left_however_the_server_ends(tmp_path: Path, how: str) -> None:
     servers = {
         "deaf": toys.entry(toys.bad("ignore_eof")),

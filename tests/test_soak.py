@@ -10,11 +10,9 @@ import pytest
 SUPPORT = Path(__file__).parent / "support"
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks into /proc")
-@pytest.mark.parametrize(
-    ("runs", "servers"), [(15, 3), pytest.param(200, 8, marks=pytest.mark.slow)], ids=["short", "long"]
-)
+@pytest.mark.parametrize(("runs", "servers"), [(15, 3), (200, 8)], ids=["short", "long"])
 async def test_runs_survive_the_deaths_of_their_servers(tmp_path: Path, runs: int, servers: int) -> None:
     bounds = ("--runs", str(runs), "--servers", str(servers))
     paths = os.environ | {"PYTHONPATH": f"{SUPPORT.parent.parent}:{SUPPORT}"}

@@ -27,7 +27,7 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 @pytest.mark.e2e
 def test_on_the_command_line_an_imported_run_is_marked_shown_and_exported_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = (
         ("--config", str(quick_jobs.settings(tmp_path / name, {"plan": PLAN}))) for name in ("here", "there")
@@ -52,6 +52,7 @@ def test_on_the_command_line_an_imported_run_is_marked_shown_and_exported_and_no
     assert ended(capsys, "approvals", *there) == (0, "Nothing waits for a decision.\n")
     listed = json.loads(ended(capsys, "runs", "list", "--json", *there)[1])["runs"]
     assert [(line["status"], line["needs"], line["imported"]) for line in listed] == [("awaiting_approval", None, True)]
+    monkeypatch.setenv("COLUMNS", "160")
     assert "imported: do it" in ended(capsys, "runs", "list", *there)[1]
     code, said = ended(capsys, "runs", "show", run_id, *there)
     assert (code, "read-only" in said, "as it was exported" in said, action_id in said) == (0, True, True, False)

@@ -1,7 +1,7 @@
 """A run with parallel steps, a retry, an approval, writes and a revision, in processes that die: `crash_run.py FOLDER
 some|part NUMBER`.
 
-`some` draws 20 of the points that a whole run passes, with NUMBER as seed; `part` takes every PARTS-th from NUMBER on;
+`some` draws 10 of the points that a whole run passes, with NUMBER as seed; `part` takes every PARTS-th from NUMBER on;
 every third dies once more as it recovers. Each history has a folder: processes that die there, and one that goes on to
 the end. `deaths.json` says of each process with what code it ended and which intents were open then.
 """
@@ -131,7 +131,7 @@ def open_intents(folder: Path) -> list[str]:
 def deaths(points: int, which: str, number: int) -> list[tuple[int, ...]]:
     """At which points the processes of each history die, one after the other."""
     every = range(1, points + 1)
-    chosen = sorted(random.Random(number).sample(every, 20)) if which == "some" else every[number - 1 :: PARTS]
+    chosen = sorted(random.Random(number).sample(every, 10)) if which == "some" else every[number - 1 :: PARTS]
     # A recovery passes about 20 points before the run goes on.
     return [(point, 20 + point % 40) if place % 3 == 0 else (point,) for place, point in enumerate(chosen)]
 
