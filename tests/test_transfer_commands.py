@@ -42,12 +42,8 @@ def test_on_the_command_line_an_imported_run_is_marked_shown_and_exported_and_no
     assert [tool["name"] for tool in document["tools"]] == ["add", "drop", "fail", "read", "stuck", "tell", "wait"]
     assert (document["settings"]["revise"], len(document["artifacts"])) == ("on_trigger", 1)
     action_id = document["actions"][0]["id"]
-    for words in (
-        ("runs", "resume", run_id),
-        ("runs", "resume", run_id, "--from", "tell"),
-        ("runs", "cancel", run_id),
-        ("deny", action_id),
-    ):
+    resume = ("runs", "resume", run_id)
+    for words in (resume, (*resume, "--from", "tell"), ("runs", "cancel", run_id), ("deny", action_id)):
         assert ended(capsys, *words, *there) == (2, f"steprelay: {ReadOnlyRun(run_id)}\n"), words
     assert ended(capsys, "approvals", *there) == (0, "Nothing waits for a decision.\n")
     listed = json.loads(ended(capsys, "runs", "list", "--json", *there)[1])["runs"]
