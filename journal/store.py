@@ -104,9 +104,11 @@ class Store:
 
     async def _of_run(self, run_id: str, query: Callable[[Transaction], T]) -> T:
         def read(tx: Transaction) -> T:
+            found = query(tx)
+            # Looked at last: where the run is still there, all that was read before was whole.
             if tx.row("SELECT 1 FROM runs WHERE id = ? AND owner = ?", (run_id, self.owner)) is None:
                 raise UnknownId("run", run_id)
-            return query(tx)
+            return found
 
         return await self.database.read(read)
 

@@ -54,6 +54,7 @@ def open_gate(folder: Path) -> None:
     (folder / "go").touch()
 
 
+@pytest.mark.slow
 async def test_a_killed_main_job_is_finished_and_nothing_finished_is_asked_or_called_again(tmp_path: Path) -> None:
     rules = main_job.main_rules()
     held = next(rule for rule in rules if rule.get("when", {}).get("min_turn") == 1)

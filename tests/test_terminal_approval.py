@@ -15,7 +15,7 @@ from mcp_hosts import Host, open_stdio_host, serve, text_of
 from products import call_step, script, write_settings
 from quick_jobs import LOG, made, reached, settings
 
-pytestmark = [pytest.mark.e2e, pytest.mark.untraced]
+pytestmark = pytest.mark.e2e
 
 PEOPLE = {"whom": "ann@example.org", "other": "eve@example.net"}
 GOAL = "Tell the one in the note that it is Friday, and tidy up the ledger."
