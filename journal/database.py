@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -266,7 +266,8 @@ def _size(path: Path) -> int:
 
 def _connect(path: Path, *, writes: bool, world: World, patience: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=patience)
-    try:
+    with ExitStack() as opening:
+        opening.callback(connection.close)
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA synchronous = FULL")
         # On macOS only: a sync alone leaves what was written in the drive's cache.
@@ -281,9 +282,7 @@ def _connect(path: Path, *, writes: bool, world: World, patience: float) -> sqli
             migrate(path, connection, now=world.now())
         else:
             connection.execute("PRAGMA query_only = ON")
-    except BaseException:
-        connection.close()
-        raise
+        opening.pop_all()
     return connection
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.untraced
 SUPPORT = Path(__file__).parent / "support"
 AT_ONCE = 2
 
-needs_failing_disk = pytest.mark.skipif(lacking() is not None, reason=str(lacking()))
+needs_failing_disk = pytest.mark.skipif(lacking() is not None, reason=str(lacking()))  # no Linux or no C compiler
 
 
 def faulty_runs(folder: Path, parts: Sequence[int], of: int, samples: int, *, within: float) -> list[Any]:
