@@ -1,6 +1,7 @@
 """One form for equal JSON data (RFC 8785) and hashes over it."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import cast
 
@@ -22,9 +23,32 @@ def canonical(data: Json) -> bytes:
     Integers beyond 2**53 - 1 are kept exact as {"$integer": "…"}; a member of that name has one more `$` in front.
     """
     try:
+        if _is_plain(data):
+            return _PLAIN.encode(data).encode()
         return rfc8785.dumps(_exact(data))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         raise NotCanonical(f"not plain JSON data: {error}") from error
+
+
+# For data without floats and long integers, whose names are ASCII, sorted JSON is the canonical form: a few times
+# faster, and most that is hashed is such data.
+_PLAIN = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _is_plain(data: Json) -> bool:
+    kind = cast("type[object]", type(data))
+    if kind is str or kind is bool or data is None:
+        return True
+    if kind is int:
+        return bool(-_EXACT <= data <= _EXACT)
+    if kind is dict:
+        members = cast("JsonObject", data)
+        return all(map(_is_plain_name, members)) and all(map(_is_plain, members.values()))
+    return kind in (list, tuple) and all(map(_is_plain, data))
+
+
+def _is_plain_name(name: Json) -> bool:
+    return type(name) is str and name.isascii() and not name.endswith("$integer")
 
 
 def digest(data: Json) -> str:

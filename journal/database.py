@@ -8,13 +8,13 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 
 from .errors import StoreError
+from .handover import Job, Result, deliver
 from .locks import check_locks
 from .migration import check_version, migrate
 from .world import World
@@ -28,6 +28,8 @@ _SMALLEST = 512
 """SQLite takes a file with less in it for an empty one, and would begin anew."""
 _GROUP = 64
 """At most so many changes share one commit."""
+_NO_CHANGE = ""
+"""The point of what the writer's connection is asked outside of a transaction."""
 
 
 class Transaction:
@@ -55,13 +57,6 @@ class Transaction:
             return self._connection.execute(sql, [_storable(value) for value in parameters])
 
 
-@dataclass(frozen=True)
-class _Job(Generic[T]):
-    point: str
-    work: Callable[[Transaction], T]
-    done: "Future[T]"
-
-
 class Database:
     """A store that is open. Use `open_database`.
 
@@ -77,8 +72,8 @@ class Database:
         self._world = world
         self._patience = patience
         self._damage: StoreError | None = None
-        self._changes: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
-        self._queries: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._changes: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._queries: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._closed = False
 
     async def read(self, query: Callable[[Transaction], T]) -> T:
@@ -93,19 +88,23 @@ class Database:
 
     async def version(self) -> int:
         """A number that changes whenever anything was committed, by any process."""
-        return await self.read(lambda tx: int(tx.rows("PRAGMA data_version")[0][0]))
+        return await self.read(_data_version)
+
+    async def version_of_others(self) -> int:
+        """A number that changes whenever anything was committed but through here."""
+        # To SQLite, the others are those besides the connection that is asked.
+        return await self._hand_over(self._changes, _NO_CHANGE, _data_version)
 
     async def _hand_over(
-        self, jobs: "queue.SimpleQueue[_Job[Any] | None]", point: str, work: Callable[[Transaction], T]
+        self, jobs: "queue.SimpleQueue[Job[Any] | None]", point: str, work: Callable[[Transaction], T]
     ) -> T:
         if self._closed:
             raise StoreError(f"{self.path} was closed; nothing more is read or written here")
         if self._damage is not None:
             raise self._damage
-        job = _Job(point, work, Future[T]())
-        jobs.put(job)
-        # The threads are ours and know no event loop, so a concurrent future carries the result across.
-        return await asyncio.wrap_future(job.done)
+        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        jobs.put(Job(point, work, waiter))
+        return await waiter
 
     def run_writer(self, ready: "Future[None]") -> None:
         """The writer thread: opens, migrates, then commits groups of changes until it is told to stop."""
@@ -123,8 +122,8 @@ class Database:
     def _serve(
         self,
         ready: "Future[None]",
-        jobs: "queue.SimpleQueue[_Job[Any] | None]",
-        handle: Callable[[sqlite3.Connection, list[_Job[Any]]], None],
+        jobs: "queue.SimpleQueue[Job[Any] | None]",
+        handle: Callable[[sqlite3.Connection, list[Job[Any]]], None],
         *,
         writes: bool,
     ) -> None:
@@ -141,38 +140,40 @@ class Database:
             handle(connection, group)
         connection.close()
 
-    def _answer(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
+    def _answer(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
         for job in group:
-            if not job.done.set_running_or_notify_cancel():
+            if job.waiter.cancelled():
                 continue
             try:
-                job.done.set_result(job.work(Transaction(connection)))
+                result = Result(job, job.work(Transaction(connection)))
             except Exception as error:  # noqa: BLE001  # handed to whoever waits
-                job.done.set_exception(self._told(error))
+                result = Result(job, problem=self._told(error))
+            deliver([result])
 
-    def _commit_group(self, connection: sqlite3.Connection, group: list[_Job[Any]]) -> None:
-        live = [job for job in group if job.done.set_running_or_notify_cancel()]
-        results: list[tuple[_Job[Any], Any, Exception | None]] = []
+    def _commit_group(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
+        self._answer(connection, [job for job in group if job.point == _NO_CHANGE])
+        live = [job for job in group if job.point != _NO_CHANGE and not job.waiter.cancelled()]
+        if not live:
+            return
+        results: list[Result[Any]] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
             check_version(self.path, connection)
             for job in live:
-                results.append((job, *self._try_change(connection, job)))
+                results.append(self._try_change(connection, job))
             connection.execute("COMMIT")
             self.commits += 1
         except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
             _roll_back(connection)
             told = self._told(error)
-            results = [(job, None, told) for job in live]
-        for job, result, problem in results:
-            if problem is not None:
-                job.done.set_exception(problem)
-            else:
+            results = [Result(job, problem=told) for job in live]
+        for result in results:
+            if result.problem is None:
                 self.changes += 1
-                self._world.reach(f"{job.point}.committed")
-                job.done.set_result(result)
+                self._world.reach(f"{result.job.point}.committed")
+        deliver(results)
 
-    def _try_change(self, connection: sqlite3.Connection, job: _Job[Any]) -> tuple[Any, Exception | None]:
+    def _try_change(self, connection: sqlite3.Connection, job: Job[Any]) -> Result[Any]:
         self._world.reach(f"{job.point}.before")
         connection.execute("SAVEPOINT change")
         try:
@@ -184,9 +185,9 @@ class Database:
                 raise
             connection.execute("ROLLBACK TO change")
             connection.execute("RELEASE change")
-            return None, self._told(error)
+            return Result(job, problem=self._told(error))
         self._world.reach(f"{job.point}.written")
-        return result, None
+        return Result(job, result)
 
     def _told(self, error: Exception) -> Exception:
         """The error as whoever waits is to see it; damage is remembered."""
@@ -223,9 +224,9 @@ async def open_database(path: Path, world: World, *, patience: float = _BUSY_SEC
                 await anyio.to_thread.run_sync(thread.join, 5.0)
 
 
-def _next_group(jobs: "queue.SimpleQueue[_Job[Any] | None]") -> list[_Job[Any]]:
+def _next_group(jobs: "queue.SimpleQueue[Job[Any] | None]") -> list[Job[Any]]:
     """What waits now, at least one; empty when it is time to stop."""
-    group: list[_Job[Any]] = []
+    group: list[Job[Any]] = []
     while not group or (len(group) < _GROUP and not jobs.empty()):
         if (job := jobs.get()) is None:
             # Seen again by the next call, after the changes before it are done.
@@ -234,6 +235,10 @@ def _next_group(jobs: "queue.SimpleQueue[_Job[Any] | None]") -> list[_Job[Any]]:
             break
         group.append(job)
     return group
+
+
+def _data_version(tx: Transaction) -> int:
+    return int(tx.rows("PRAGMA data_version")[0][0])
 
 
 def _storable(value: Any) -> Any:

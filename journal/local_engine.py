@@ -64,7 +64,7 @@ class LocalEngine:
         self._held: dict[str, str] = {}
         self._woken: set[str] = set()
         self._poke = anyio.Event()
-        self._seen = -1
+        self._seen = self._others = -1
         self._looked_at = 0.0
         self._wall = math.inf
 
@@ -93,8 +93,10 @@ class LocalEngine:
                 await self._poke.wait()
 
     async def _look(self, group: TaskGroup, *, poked: bool) -> None:
-        version, now = await self._store.database.version(), anyio.current_time()
-        if version != self._seen:
+        database, now = self._store.database, anyio.current_time()
+        others, version = await database.version_of_others(), await database.version()
+        if others != self._others:
+            self._others = others
             self._store.bell.ring_all()
         if poked or version != self._seen or now >= self._looked_at + _FULL_LOOK:
             await self._start_ready(group)

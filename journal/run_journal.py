@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from .actions import (
@@ -16,23 +17,20 @@ from .actions import (
     refused_before,
     settle_action,
 )
-from .artifacts import Artifacts
 from .audit import AuditLine, append_audit
-from .bell import Bell
 from .canonical import digest
-from .database import Database, Row, Transaction
+from .database import Row, Transaction
 from .errors import Fenced, KeyReused, MemoMismatch, SteprelayError
 from .events import NewEvent, append_event
 from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
 from .known import KnownKeys
 from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, settle_lost, usage
-from .outlet import Outlet
 from .runs import Run, RunStatus, StopReason, run_from_row
 from .seals import seal_of, sealed
 from .sending import Sending
-from .steps import StepRow, StepStatus, drop_step, put_step, set_step, steps_of
+from .shared import Shared
+from .steps import StepNews, StepRow, StepStatus, drop_step, put_step, set_step, steps_of
 from .values import Json, JsonObject
-from .world import World
 
 T = TypeVar("T")
 
@@ -55,7 +53,7 @@ class Meaning:
     name: str
     data: Json
 
-    @property
+    @cached_property
     def hash(self) -> str:
         return digest(self.data)
 
@@ -69,17 +67,6 @@ class Ending:
     message: str
     answer: str
     result: JsonObject
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What every run of a store has in common."""
-
-    database: Database
-    artifacts: Artifacts
-    bell: Bell
-    world: World
-    outlet: Outlet
 
 
 class RunJournal:
@@ -123,12 +110,21 @@ class RunJournal:
         return {row["key"]: json.loads(row["value"]) for row in rows}
 
     async def record(
-        self, key: str, meaning: Meaning, value: Json, *, events: Sequence[NewEvent] = (), line: AuditLine | None = None
+        self,
+        key: str,
+        meaning: Meaning,
+        value: Json,
+        *,
+        events: Sequence[NewEvent] = (),
+        step: StepNews | None = None,
+        line: AuditLine | None = None,
     ) -> None:
         """Write a result down, with what tells of it. Raises Fenced, or KeyReused where there is one."""
 
         def change(tx: Transaction, run: Row) -> None:
             self._put_memo(tx, key, meaning, value=value, events=events)
+            if step is not None:
+                self._show_step(tx, step)
             if line is not None:
                 self._audit(tx, line)
 
@@ -287,10 +283,14 @@ class RunJournal:
         """Show readers what became of a step."""
 
         def change(tx: Transaction, run: Row) -> None:
-            set_step(tx, self.run.id, step, status, summary=self.outlet.text(summary)[:200], at=self.world.now())
+            self._show_step(tx, StepNews(step, status, summary))
             self._append(tx, events)
 
         await self._write("step", change)
+
+    def _show_step(self, tx: Transaction, news: StepNews) -> None:
+        shown = replace(news, summary=self.outlet.text(news.summary)[:200])
+        set_step(tx, self.run.id, shown, at=self.world.now())
 
     async def steps(self) -> list[StepRow]:
         return await self._database.read(lambda tx: steps_of(tx, self.run.id))
@@ -353,7 +353,7 @@ class RunJournal:
             return change(tx, self._rows(tx)[0])
 
         result = await self._database.write(point, fenced)
-        self.bell.ring(self.run.id)
+        self.bell.ring(self.run.id, by_drive=True)
         return result
 
     def _hold(self, tx: Transaction) -> None:

@@ -31,6 +31,15 @@ class StepRow:
     ended_at: float | None
 
 
+@dataclass(frozen=True)
+class StepNews:
+    """What became of a step, for readers."""
+
+    id: str
+    status: StepStatus
+    summary: str = ""
+
+
 def put_step(tx: Transaction, run: Row, step: StepRow) -> None:
     """Add a step of a plan; one that is there already is left as it is."""
     tx.change(
@@ -43,14 +52,14 @@ def put_step(tx: Transaction, run: Row, step: StepRow) -> None:
     )
 
 
-def set_step(tx: Transaction, run_id: str, step: str, status: StepStatus, *, summary: str = "", at: float) -> None:
+def set_step(tx: Transaction, run_id: str, news: StepNews, *, at: float) -> None:
     """Note what became of a step."""
-    started = at if status == "running" else None
-    ended = None if status in ("pending", "running", "waiting") else at
+    started = at if news.status == "running" else None
+    ended = None if news.status in ("pending", "running", "waiting") else at
     tx.change(
         "UPDATE steps SET status = ?, summary = ?, started_at = COALESCE(started_at, ?), ended_at = ?"
         " WHERE run = ? AND id = ?",
-        (status, summary, started, ended, run_id, step),
+        (news.status, news.summary, started, ended, run_id, news.id),
     )
 
 

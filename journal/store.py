@@ -17,7 +17,7 @@ from .ledger import Limits, Usage, settle_lost, usage
 from .outlet import Outlet
 from .read_only import refuse_imported
 from .remembered import Remembered
-from .run_journal import RunJournal, Shared
+from .run_journal import RunJournal
 from .runs import (
     NewRun,
     Ready,
@@ -31,6 +31,7 @@ from .runs import (
     reopen,
     request_cancel,
 )
+from .shared import Shared
 from .signs import Signs
 from .steps import StepRow, steps_of
 from .values import JsonObject

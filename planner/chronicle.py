@@ -9,7 +9,7 @@ from executors.contract import Outcome
 from journal.events import NewEvent
 from journal.ledger import Limits
 from journal.run_journal import Meaning, RunJournal
-from journal.steps import StepRow
+from journal.steps import StepNews, StepRow
 from journal.values import Json, JsonObject
 
 from .desk import Desk
@@ -129,9 +129,8 @@ class Chronicle:
         number = self._entries + 1
         outcome = entry.outcome if isinstance(entry, Ended) else None
         events = [] if outcome is None else [_ended_event(outcome)]
-        await self.journal.record(f"order.{number}", _ENTRY, entry.to_json(), events=events)
-        if outcome is not None:
-            await self.journal.put_step_status(outcome.step, outcome.status, summary=summary_of(outcome))
+        news = None if outcome is None else StepNews(outcome.step, outcome.status, summary_of(outcome))
+        await self.journal.record(f"order.{number}", _ENTRY, entry.to_json(), events=events, step=news)
         self._entries = number
         await self._take(number, entry)
         await self.clear_strays()

@@ -27,7 +27,7 @@ async def watched(
     glance: Glance = nothing,
     deadline: Callable[[], bool] = lambda: True,
 ) -> T | Interrupted:
-    """What `work` returns; its tasks end with it. `glance` is called whenever something changed about the run.
+    """What `work` returns; its tasks end with it. `glance` is called whenever others changed something about the run.
 
     Cut short when the run is to be cancelled or, while `deadline` says so, when its driven time is used up. Errors come
     out bare.
@@ -68,7 +68,7 @@ class _Watcher:
     async def _until_interrupted(self) -> Interrupted:
         journal = self.journal
         while True:
-            ring = journal.bell.listen(journal.run.id)
+            ring = journal.bell.listen_to_others(journal.run.id)
             if await journal.cancel_reason() is not None:
                 return "cancelled"
             left = journal.limits.seconds - journal.driven_seconds if self.deadline() else LOOK_SECONDS

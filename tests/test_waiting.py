@@ -66,6 +66,9 @@ class SeenDatabase(Database):
     async def write(self, point: str, change: Callable[[Transaction], T]) -> T:
         return await self.inner.write(point, lambda tx: change(Seen(tx, self.statements, self.given)))
 
+    async def version_of_others(self) -> int:
+        return await self.inner.version_of_others()
+
 
 async def never(journal: RunJournal) -> None:
     raise AssertionError(f"run {journal.run.id} waits and must not be driven")

@@ -78,8 +78,10 @@ async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict
 
     A decision is read from its record and never made again: a no holds even where nothing would be asked now.
     """
+    action = await journal.action(approval_key(case.call.key))
+    if action is None and verdict.verb == "allow":
+        return Approved()
     new = new_question(gate, case, verdict)
-    action = await journal.action(new.key)
     if action is not None:
         if (no := await _no(gate, journal, case, action)) is not None:
             return no

@@ -95,11 +95,12 @@ async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refuse
     refused = arguments_fit(case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
     if refused is not None:
         return refused
-    await budget_allows(journal)
     verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools())
     verdict = await repetition_raises(gate, journal, case, verdict)
     if verdict.verb == "deny":
         return Refused(case.tool.full_name, "; ".join(verdict.reasons), by="gate")
+    if verdict.verb == "ask":
+        await budget_allows(journal)
     return verdict
 
 
@@ -132,7 +133,8 @@ def tool_is_listed(case: Case) -> Refused | None:
 
 
 async def budget_allows(journal: RunJournal) -> None:
-    """Stage 4: one more call fits; it is reserved with its intent, so that a waiting call holds nothing."""
+    """Stage 4: one more call fits. Looked at before a person is asked; each call is reserved as it begins, so that a
+    waiting one holds nothing."""
     used, allowed = (await journal.usage()).tool_calls, journal.limits.tool_calls
     if used + 1 > allowed:
         raise BudgetReached("tool_calls", allowed=allowed, used=used)

@@ -14,8 +14,9 @@ from journal.errors import SteprelayError
 from journal.events import NewEvent
 from journal.intents import NewIntent
 from journal.ledger import Limits, Reservation
-from journal.run_journal import Meaning, Recorded, RunJournal, Shared
+from journal.run_journal import Meaning, Recorded, RunJournal
 from journal.runs import Run
+from journal.shared import Shared
 from journal.store import Store, open_store
 from journal.values import JsonObject
 from journal.world import World

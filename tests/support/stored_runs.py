@@ -7,7 +7,7 @@ from journal.actions import Action, NewAction, create_action
 from journal.database import Transaction
 from journal.events import NewEvent, append_event
 from journal.runs import NewRun
-from journal.steps import StepRow, put_step, set_step
+from journal.steps import StepNews, StepRow, put_step, set_step
 from journal.store import Store
 from journal.values import Json, JsonObject
 from journal.world import World
@@ -89,7 +89,7 @@ async def _add_step(store: Store, run_id: str) -> None:
 
     def change(tx: Transaction) -> None:
         put_step(tx, tx.rows("SELECT * FROM runs WHERE id = ?", (run_id,))[0], step)
-        set_step(tx, run_id, "send", "waiting", at=store.world.now())
+        set_step(tx, run_id, StepNews("send", "waiting"), at=store.world.now())
         append_event(tx, run_id, NewEvent("step.started", {"kind": "call"}, step="send"), at=1.0, outlet=store.outlet)
 
     await store.database.write("test", change)
