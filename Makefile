@@ -9,6 +9,9 @@ READY := .venv/ready
 # The certificates that this machine trusts, also where a proxy of its own stands in between.
 export UV_SYSTEM_CERTS := 1
 
+# Tests start hundreds of processes; where no bytecode may be kept, each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench chaos check clean demo format lint lock mypy pyright soak test test-slow
 
 check: lint

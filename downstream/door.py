@@ -71,10 +71,13 @@ class Called:
     """Whether it was sent a second time already, since what became of the first was not known."""
     session: str | None = None
     """Names what its server may hold from one call to the next; another name means that all of that is gone."""
+    links: tuple[str, ...] = ()
+    """The addresses of resources that it only names."""
 
     def to_json(self) -> JsonObject:
-        session = {"session": self.session} if self.session else {}
-        return session | {
+        sometimes: JsonObject = {"session": self.session} if self.session else {}
+        sometimes |= {"links": list(self.links)} if self.links else {}
+        return sometimes | {
             "call": self.call,
             "tool": self.tool,
             "ok": self.ok,
@@ -90,6 +93,7 @@ class Called:
     def from_json(cls, data: Json) -> "Called":
         fields: JsonObject = dict(data)
         fields["value"], fields["artifacts"] = Value.from_json(data["value"]), tuple(data["artifacts"])
+        fields["links"] = tuple(data.get("links", ()))
         return cls(**fields)
 
 

@@ -8,9 +8,8 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from ipaddress import ip_address
+from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
 
@@ -20,16 +19,19 @@ from journal.values import Json, JsonObject
 
 from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role
 from .models.errors import failure_kind, failure_text
-from .models.messages import context_size, reply_from, seconds, wire_function, wire_message
+from .models.messages import reply_from, seconds
+from .models.placeholders import without_secrets
+from .models.prices import FOREIGN, heard_of, is_loopback, listed_rate, spent_on
 from .models.scripted import ScriptedModels
 from .models.vendor_loop import VendorLoop, open_vendor_loop
+from .models.wire_request import NotTaken, Takes, Wanted, is_claude, wire_request
 from .settings import SCRIPTED, ModelOptions, ModelSettings
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 32
-_LONGEST_DESCRIPTION = 1_024
-"""OpenAI refuses a request in which a function has a longer one."""
+_LONGEST_STREAM = 5.0
+"""A stream may take so many times `timeout` in all, while its pieces come in time."""
 _DUMMY_KEY = "none"
 # Read at import: no look-ups on the network, no .env file of whatever folder the environment lies in.
 _ENVIRONMENT = {
@@ -42,8 +44,8 @@ _PRINTS = ("LITELLM_PRINT_STANDARD_LOGGING_PAYLOAD", "JSON_LOGS")
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 _THINKING = {"low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192}
 """Tokens that a model may think for, on top of those asked for: litellm's budgets count within `max_tokens`."""
-_FOREIGN = (ValueError, LookupError, TypeError, AttributeError, OSError)
-"""What litellm lets through of its own mistakes, beside the errors that it means to raise."""
+_UNASKED = 4096
+"""The same for a model that thinks without being asked to."""
 
 
 @asynccontextmanager
@@ -55,7 +57,7 @@ async def open_models(settings: ModelSettings, outlet: Outlet) -> AsyncGenerator
 
         async def complete(model: str, request: ModelRequest) -> ModelReply:
             ask = scripted.complete if model.startswith(SCRIPTED) else vendor.complete
-            return await ask(model, request)
+            return await ask(model, without_secrets(request, outlet))
 
         async def rate_of(model: str) -> Rate | None:
             return FREE if model.startswith(SCRIPTED) else await vendor.rate_of(model)
@@ -64,7 +66,10 @@ async def open_models(settings: ModelSettings, outlet: Outlet) -> AsyncGenerator
             if not all(name and name.startswith(SCRIPTED) for name in _named(settings)):
                 await vendor.warm_up()
 
-        yield Models(complete, rate_of, warm_up)
+        async def room_of(model: str, role: Role) -> int:
+            return 0 if model.startswith(SCRIPTED) else await vendor.room_of(model, role)
+
+        yield Models(complete, rate_of, warm_up, room_of)
 
 
 def _named(settings: ModelSettings) -> list[str | None]:
@@ -79,6 +84,7 @@ class _Litellm:
         self._outlet = outlet
         self._calls = anyio.CapacityLimiter(_AT_ONCE)
         self._rates: dict[str, Rate | None] = {}
+        self._rooms: dict[tuple[str, Role], int] = {}
 
     async def warm_up(self) -> None:
         """Import litellm; where that fails, the first call says so."""
@@ -93,12 +99,15 @@ class _Litellm:
         except ImportError as error:
             text = "litellm can't be imported here; install steprelay again, or use scripted:FILE as model"
             raise ModelFailed(model, "unavailable", text) from error
+        room = await self.room_of(model, request.role)
+        wanted = Wanted(model, request, self._options.effort_of(request.role), room)
+        longest = self._options.timeout * (_LONGEST_STREAM if request.stream else 1)
         async with self._calls:
             try:
-                with anyio.fail_after(self._options.timeout):
-                    return await self._loop.run(self._ask(litellm, model, request))
+                with anyio.fail_after(longest):
+                    return await self._loop.run(self._ask(litellm, wanted))
             except TimeoutError as error:
-                text = f"it gave no answer within {self._options.timeout:g} s (model_options.timeout)"
+                text = f"it gave no answer within {longest:g} s (model_options.timeout)"
                 raise ModelFailed(model, "timeout", text) from error
 
     async def rate_of(self, model: str) -> Rate | None:
@@ -107,10 +116,25 @@ class _Litellm:
             return rate
         if model not in self._rates:
             try:
-                self._rates[model] = await self._loop.run(_listed_rate(model))
+                self._rates[model] = listed_rate(await self._loop.run(_loaded()), model)
             except ImportError:
                 return None
         return self._rates[model]
+
+    async def room_of(self, model: str, role: Role) -> int:
+        """The tokens that it may think for: those of the effort that is set, else of a model that thinks by itself."""
+        if (model, role) not in self._rooms:
+            try:
+                self._rooms[model, role] = self._room(await self._loop.run(_loaded()), model, role)
+            except ImportError:
+                return 0
+        return self._rooms[model, role]
+
+    def _room(self, litellm: Any, model: str, role: Role) -> int:
+        effort = self._options.effort_of(role)
+        if effort is None:
+            return _UNASKED if not is_claude(model) and litellm.supports_reasoning(model) else 0
+        return _THINKING.get(effort, 0) if "reasoning_effort" in _takes(litellm, model) else 0
 
     def _own_rate(self, model: str) -> Rate | None:
         if (price := self._options.price) is not None:
@@ -120,45 +144,47 @@ class _Litellm:
             base = os.environ.get("OLLAMA_API_BASE", "http://localhost:11434")
         return FREE if base is not None and is_loopback(base) else None
 
-    async def _ask(self, litellm: Any, model: str, request: ModelRequest) -> ModelReply:
+    async def _ask(self, litellm: Any, wanted: Wanted) -> ModelReply:
         """One request, on litellm's own loop."""
+        model, heard = wanted.model, list[Any]()
         try:
-            response = await litellm.acompletion(**self._arguments(litellm, model, request))
-            if request.stream:
-                async with aclosing(response):
-                    response = litellm.stream_chunk_builder([chunk async for chunk in response])
+            asked = wire_request(wanted, _takes(litellm, model))
+            if model.startswith("ollama_chat/"):
+                _prepare_ollama(litellm, model)
+            with anyio.fail_after(self._options.timeout):
+                response = await litellm.acompletion(**asked.arguments, **self._address())
+            if wanted.request.stream:
+                await self._listen(response, heard)
+                response = litellm.stream_chunk_builder(heard)
             spent = spent_on(litellm, model, response, rate=self._own_rate(model))
-        except (litellm.exceptions.openai.OpenAIError, *_FOREIGN) as error:
-            raise self._failed(litellm, model, error) from error
-        return reply_from(model, response, spent)
+        except NotTaken as error:
+            raise ModelFailed(model, "bad_request", f"it can't be asked with {error}", spent=Spent()) from error
+        except (litellm.exceptions.openai.OpenAIError, TimeoutError, *FOREIGN) as error:
+            silent = "fell silent in its reply for" if heard else "gave no answer within"
+            failed = self._failed(litellm, model, error, silent=silent)
+            if heard:
+                rate = self._own_rate(model) or listed_rate(litellm, model)
+                failed.spent = heard_of(wanted.request, heard, rate)
+            raise failed from error
+        return replace(reply_from(model, response, spent), left_out=asked.left_out)
 
-    def _arguments(self, litellm: Any, model: str, request: ModelRequest) -> JsonObject:
-        options, effort = self._options, self._options.reasoning_effort
-        arguments: JsonObject = {
-            "model": model,
-            "messages": [wire_message(message, model) for message in request.messages],
-            "max_tokens": request.max_tokens + _THINKING.get(effort or "", 0),
-            "timeout": options.timeout,
-            "max_retries": 0,
-            "drop_params": True,
+    async def _listen(self, response: Any, heard: list[Any]) -> None:
+        """All pieces of a stream. Raises TimeoutError where the next one does not come in time."""
+        async with aclosing(response):
+            pieces = aiter(response)
+            while True:
+                with anyio.fail_after(self._options.timeout):
+                    try:
+                        heard.append(await anext(pieces))
+                    except StopAsyncIteration:
+                        return
+
+    def _address(self) -> JsonObject:
+        """Where and as whom litellm asks; its own patience is longer than ours, for it says less when it ends."""
+        given: JsonObject = {"api_base": self._options.api_base, "api_key": self._key()}
+        return {name: value for name, value in given.items() if value is not None} | {
+            "timeout": self._options.timeout * 2
         }
-        optional: JsonObject = {"api_base": options.api_base, "api_key": self._key(), "reasoning_effort": effort}
-        arguments |= {name: value for name, value in optional.items() if value is not None}
-        if request.schema is not None:
-            schema = {"name": request.name or "reply", "schema": request.schema, "strict": True}
-            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
-        if request.functions:
-            provider: str = litellm.get_llm_provider(model)[1]
-            longest = _LONGEST_DESCRIPTION if provider in ("openai", "azure") else None
-            arguments["tools"] = [wire_function(function, longest=longest) for function in request.functions]
-        if request.force is not None:
-            arguments["tool_choice"] = {"type": "function", "function": {"name": request.force}}
-        if request.stream:
-            arguments |= {"stream": True, "stream_options": {"include_usage": True}}
-        if model.startswith("ollama_chat/"):
-            _prepare_ollama(litellm, model)
-            arguments["num_ctx"] = context_size(request)
-        return arguments
 
     def _key(self) -> str | None:
         if self._options.api_key is not None:
@@ -166,39 +192,24 @@ class _Litellm:
         # A server on this machine wants a key to be there, and must not be sent a provider's.
         return _DUMMY_KEY if self._options.api_base and is_loopback(self._options.api_base) else None
 
-    def _failed(self, litellm: Any, model: str, error: Exception) -> ModelFailed:
-        status: Json = getattr(error, "status_code", None)
+    def _failed(self, litellm: Any, model: str, error: Exception, *, silent: str) -> ModelFailed:
+        # What broke a stream stands within the error that says so; before the first piece that is a plain status.
+        cause: Json = getattr(error, "original_exception", None) or error
+        status: Json = getattr(cause, "status_code", None)
         said = status if isinstance(status, int) else None
-        kind = failure_kind(said, type(error).__name__, str(error))
-        text = failure_text(kind, said, litellm._logging.redact_secrets(self._outlet.text(str(error))))
-        log.info("model_failed", extra={"model": model, "kind": kind, "status": said, "error": type(error).__name__})
+        kind = failure_kind(said, type(cause).__name__, str(cause))
+        text = failure_text(kind, said, litellm._logging.redact_secrets(self._outlet.text(str(cause))))
+        log.info("model_failed", extra={"model": model, "kind": kind, "status": said, "error": type(cause).__name__})
+        if isinstance(error, TimeoutError):
+            text = f"it {silent} {self._options.timeout:g} s (model_options.timeout)"
         headers: Json = getattr(error, "litellm_response_headers", None) or {}
         return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")))
 
 
-def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None) -> Spent:
-    """What a response took; without a rate of our own, by litellm's list."""
-    usage = response.usage
-    details: Any = getattr(usage, "prompt_tokens_details", None)
-    cached: int = (getattr(details, "cached_tokens", None) or 0) if details else 0
-    tokens: tuple[int, int] = (usage.prompt_tokens or 0, usage.completion_tokens or 0)
-    if rate is not None:
-        return Spent(*tokens, cached, rate.cost(input_tokens=tokens[0], output_tokens=tokens[1]))
-    try:
-        usd = float(litellm.completion_cost(completion_response=response, model=model) or 0)
-    except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *_FOREIGN):
-        usd = 0.0
-    # Some models are listed at 0 because nobody has looked their price up.
-    return Spent(*tokens, cached, usd, cost_known=usd > 0)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the address is on this machine, by what is written."""
-    host = urlsplit(url if "//" in url else f"//{url}").hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def _takes(litellm: Any, model: str) -> Takes:
+    provider: str = litellm.get_llm_provider(model)[1]
+    known: list[str] | None = litellm.get_supported_openai_params(model)
+    return Takes(provider, None if known is None else frozenset(known))
 
 
 def _prepare_ollama(litellm: Any, model: str) -> None:
@@ -207,16 +218,6 @@ def _prepare_ollama(litellm: Any, model: str) -> None:
     if f"ollama/{name}" not in litellm.model_cost:
         entry = {"litellm_provider": "ollama_chat", "mode": "chat", "supports_function_calling": True}
         litellm.register_model({f"ollama_chat/{name}": entry, f"ollama/{name}": entry})
-
-
-async def _listed_rate(model: str) -> Rate | None:
-    litellm = _import()
-    thousand = {"prompt_tokens": 1000, "completion_tokens": 1000}
-    try:
-        paid, earned = litellm.cost_per_token(model=model, **thousand)
-    except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *_FOREIGN):
-        return None
-    return Rate(paid * 1000, earned * 1000) if paid or earned else None
 
 
 async def _close() -> None:

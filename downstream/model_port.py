@@ -112,7 +112,7 @@ class ModelRequest:
 class ModelReply:
     """What a model said: text, function uses, or both; `raw` is its message for the next turn, known by its model only.
 
-    `replayed` says that the journal knew it already.
+    `replayed` says that the journal knew it already, `left_out` what was asked for and the model has no place for.
     """
 
     model: str
@@ -122,6 +122,7 @@ class ModelReply:
     spent: Spent = field(default_factory=Spent)
     raw: JsonObject = field(default_factory=dict[str, Json])
     replayed: bool = False
+    left_out: tuple[str, ...] = ()
 
     def message(self) -> Message:
         """The reply as a message of the next request."""
@@ -149,10 +150,18 @@ class Rate:
 FREE = Rate(0.0, 0.0)
 
 
+async def _no_room(model: str, role: Role) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Models:
-    """The models that are open: how to ask one, what it costs (None: nobody knows), and how to be ready early."""
+    """The models that are open: how to ask one, what it costs (None: nobody knows), and how to be ready early.
+
+    `room_of` tells how many tokens a model may think for in a role, on top of those asked for.
+    """
 
     complete: Complete
     rate_of: Callable[[str], Awaitable[Rate | None]]
     warm_up: Callable[[], Awaitable[None]]
+    room_of: Callable[[str, Role], Awaitable[int]] = _no_room

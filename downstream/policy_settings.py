@@ -1,6 +1,7 @@
 """Settings of the policy: rules with typed matchers, defaults by class, and which arguments are targets."""
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, StringConstraints, model_validator
@@ -8,10 +9,13 @@ from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, StringConstr
 from journal.settings import SETTINGS, placed
 from journal.values import Json
 
-from .tool_names import has_glob, read_tool_name
+from .tool_names import covers, has_glob, read_tool_name
 
 Effect = Literal["read", "egress", "write", "destructive", "unknown"]
 Verb = Literal["deny", "ask", "allow"]
+Via = Literal["host", "person", "passkey"]
+STRICTEST_FIRST: tuple[Verb, ...] = ("deny", "ask", "allow")
+_LEVELS: tuple[Via | None, ...] = (None, "host", "person", "passkey")
 
 
 def _pointer(text: str) -> str:
@@ -20,9 +24,18 @@ def _pointer(text: str) -> str:
     return text
 
 
+def _host(text: str) -> str:
+    """An address of numbers in the one form in which hosts are compared."""
+    try:
+        return str(ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return text.rstrip(".")
+
+
 ToolPattern = Annotated[str, AfterValidator(read_tool_name)]
 Pointer = Annotated[str, AfterValidator(_pointer)]
-Host = Annotated[str, StringConstraints(pattern=r"^(\*\.)?[A-Za-z0-9.:\[\]_-]+$", to_lower=True)]
+Host = Annotated[str, StringConstraints(pattern=r"^(\*\.)?[A-Za-z0-9.:\[\]_-]+$", to_lower=True), AfterValidator(_host)]
+"""As `host`, `*.host` for all below it, or `host:port`."""
 
 
 class Matcher(BaseModel):
@@ -48,6 +61,10 @@ class Matcher(BaseModel):
     def _says_something(self) -> "Matcher":
         if not self.model_fields_set:
             raise ValueError(f"holds no condition; write one of {', '.join(type(self).model_fields)}")
+        if self.absent is not None and len(self.model_fields_set) > 1:
+            raise ValueError("absent stands alone: what is missing has no value, and what has one is not missing")
+        if self.gt is not None and self.lt is not None and self.gt >= self.lt:
+            raise ValueError(f"no number is above {self.gt:g} and below {self.lt:g}; turn them round, or take one out")
         return self
 
     @property
@@ -64,7 +81,7 @@ class PolicyRule(BaseModel):
     deny: ToolPattern | None = None
     ask: ToolPattern | None = None
     allow: ToolPattern | None = None
-    via: Literal["host", "person", "passkey"] | None = None
+    via: Via | None = None
     when: dict[Pointer, Matcher] = Field(default={})
     tainted: Literal["allow"] | None = None
 
@@ -92,6 +109,25 @@ class PolicyRule(BaseModel):
         """The pattern, `server.tool` with globs."""
         return self.deny or self.ask or self.allow or ""
 
+    @property
+    def text(self) -> str:
+        """The verb and the pattern, as they were written."""
+        return f"{self.verb} {self.tool}"
+
+    def always_beats(self, other: "PolicyRule") -> bool:
+        """Whether this rule fits every call that the other fits, and beats it."""
+        stricter = STRICTEST_FIRST.index(self.verb) < STRICTEST_FIRST.index(other.verb)
+        return stricter and self._covers(other)
+
+    def makes_idle(self, other: "PolicyRule") -> bool:
+        """Whether this rule says of more calls what the other says under conditions."""
+        as_strong = self.verb == other.verb and _LEVELS.index(self.via) >= _LEVELS.index(other.via)
+        waives = self.tainted == other.tainted or self.tainted is not None
+        return as_strong and waives and len(self.when) < len(other.when) and self._covers(other)
+
+    def _covers(self, other: "PolicyRule") -> bool:
+        return covers(self.tool, other.tool) and all(other.when.get(place) == each for place, each in self.when.items())
+
 
 class PolicySettings(BaseModel):
     """Deny beats ask beats allow, whatever the order; where no rule fits, the class decides."""
@@ -109,3 +145,22 @@ class PolicySettings(BaseModel):
             if first < number:
                 raise ValueError(f"rules[{number}] says the same as rules[{first}]; take one out")
         return self
+
+    @model_validator(mode="after")
+    def _no_dead_rule(self) -> "PolicySettings":
+        if dead := [said for number in range(len(self.rules)) if (said := self._why_dead(number)) is not None]:
+            raise ValueError("; ".join(dead))
+        return self
+
+    def _why_dead(self, number: int) -> str | None:
+        rule = self.rules[number]
+        here = f"rules[{number}] ({rule.text})"
+        for place, other in enumerate(self.rules):
+            there = f"rules[{place}] ({other.text})"
+            if other.always_beats(rule):
+                way = f"narrow rules[{place}], or take rules[{number}] out"
+                return f"{here} can never decide: {there} beats it on every call that it fits; {way}"
+            if other.makes_idle(rule):
+                way = f"narrow rules[{place}], or take rules[{number}] out"
+                return f"{here} can never decide: {there} says the same without its conditions; {way}"
+        return None

@@ -1,5 +1,6 @@
 """Settings of tool servers, models and approvals; the policy's stand in `policy_settings`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +17,8 @@ __all__ = [
     "ApprovalSettings",
     "AuthSettings",
     "Effect",
+    "Effort",
+    "EffortByRole",
     "Matcher",
     "ModelName",
     "ModelOptions",
@@ -34,6 +37,8 @@ __all__ = [
 
 Transport = Literal["stdio", "http", "sse"]
 Role = Literal["planner", "reviser", "worker", "reviewer", "compose", "answer"]
+_SHARED = {"reviser": "planner", "reviewer": "worker", "compose": "worker"}
+"""Roles that have another one's model and effort."""
 
 
 SCRIPTED = "scripted:"
@@ -109,8 +114,18 @@ class ServerOptions(BaseModel):
 
     def for_tool(self, name: str) -> ToolOptions:
         """The options of a tool (without its server): an exact name first, then the longest glob that fits."""
-        fitting = [glob for glob in self.tools if fits(glob, name)]
-        return self.tools[max(fitting, key=lambda glob: (glob == name, len(glob)))] if fitting else ToolOptions()
+        glob = _best(self.tools, name)
+        return ToolOptions() if glob is None else self.tools[glob]
+
+    def effect_of(self, name: str) -> Effect | None:
+        """What `effects` says of a tool (without its server), chosen in the same way."""
+        glob = _best(self.effects, name)
+        return None if glob is None else self.effects[glob]
+
+
+def _best(globs: Iterable[str], name: str) -> str | None:
+    fitting = [glob for glob in globs if fits(glob, name)]
+    return max(fitting, key=lambda glob: (glob == name, len(glob)), default=None)
 
 
 class ServerSettings(BaseModel):
@@ -152,16 +167,36 @@ class Price(BaseModel):
     output_per_million: float = Field(ge=0, allow_inf_nan=False)
 
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class EffortByRole(BaseModel):
+    """How hard models think, where roles differ; by the same roles as `models`."""
+
+    model_config = SETTINGS
+
+    planner: Effort | None = None
+    worker: Effort | None = None
+    answer: Effort | None = None
+
+
 class ModelOptions(BaseModel):
-    """How models are reached; the same for every role."""
+    """How models are reached; the same for every role, but for how hard they think."""
 
     model_config = SETTINGS
 
     api_base: str | None = None
     api_key: SecretStr | None = None
     timeout: PositiveFloat = 120.0
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning_effort: Effort | EffortByRole | None = None
     price: Price | None = None
+
+    def effort_of(self, role: Role) -> Effort | None:
+        """How hard a role's model thinks; None leaves it to the model."""
+        if not isinstance(self.reasoning_effort, EffortByRole):
+            return self.reasoning_effort
+        own: Effort | None = getattr(self.reasoning_effort, _SHARED.get(role, role))
+        return own
 
 
 class ModelsByRole(BaseModel):
@@ -190,12 +225,7 @@ class ModelSettings(BaseModel):
 
     def for_role(self, role: Role) -> str | None:
         """The model of a role: revisers use the planner's, reviewers and compose the worker's, all else `model`."""
-        if role in ("planner", "reviser"):
-            own = self.models.planner
-        elif role == "answer":
-            own = self.models.answer
-        else:
-            own = self.models.worker
+        own: str | None = getattr(self.models, _SHARED.get(role, role))
         return own or self.model
 
 
@@ -208,3 +238,4 @@ class ApprovalSettings(BaseModel):
     page: Literal["auto", "link", "off"] = "auto"
     pending_hours: PositiveFloat = 24.0
     min_answer_seconds: float = Field(default=1.5, ge=0, allow_inf_nan=False)
+    trusted_hosts: tuple[str, ...] = ()

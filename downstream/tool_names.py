@@ -47,9 +47,21 @@ def fits(glob: str, name: str) -> bool:
     return fnmatchcase(name, glob.replace("[", "[[]"))
 
 
+def covers(wide: str, narrow: str) -> bool:
+    """Whether every tool that fits the glob `narrow` fits `wide` too, as far as their letters show it."""
+    (wide_server, _, wide_tool), (server, _, tool) = wide.partition("."), narrow.partition(".")
+    return _spans(wide_server, server) and _spans(wide_tool, tool)
+
+
 def has_glob(text: str) -> bool:
     """Whether the text stands for more than one name."""
     return "*" in text or "?" in text
+
+
+def _spans(wide: str, narrow: str) -> bool:
+    # A `*` of the narrow one stands for any number of letters, so no `?` can stand for it.
+    signs = {"*": ".*", "?": "[^*]"}
+    return re.fullmatch("".join(signs.get(each) or re.escape(each) for each in wide), narrow, re.DOTALL) is not None
 
 
 def _split(text: str, *, separator: str | None) -> tuple[str, str]:

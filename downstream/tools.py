@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from journal.canonical import digest
 from journal.values import Json, JsonObject
@@ -51,7 +51,12 @@ class Tool:
     def _part(self, keyword: str, absent: Json) -> Json:
         return self.input_schema.get(keyword) or absent
 
-    # These two are made once, since each call asks for them: one for its own tool, the other for all.
+    # These are made once, since each call asks for them: two for its own tool, the last for all.
+    @cached_property
+    def binding(self) -> str:
+        """The hash of the part of the definition that a call relies on, as its server listed it."""
+        return binding_of(self)
+
     @cached_property
     def pin(self) -> str:
         """SHA-256 over the definition; a call is bound to it."""
@@ -62,6 +67,24 @@ class Tool:
     def words(self) -> str:
         """All the free text of the definition: what a model may have picked up from there."""
         return "\n".join([self.title, self.description, *_schema_texts(self.input_schema)])
+
+
+class Defined(Protocol):
+    """What a call relies on in a tool; the rest is wording."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def input_schema(self) -> JsonObject: ...
+    @property
+    def output_schema(self) -> JsonObject | None: ...
+    @property
+    def annotations(self) -> JsonObject: ...
+
+
+def binding_of(tool: Defined) -> str:
+    """SHA-256 over what a call relies on."""
+    return digest([tool.name, tool.input_schema, tool.output_schema, tool.annotations])
 
 
 def _schema_texts(schema: Json) -> Iterator[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from downstream.door import Waiting
 from journal.run_journal import Meaning, RunJournal
-from journal.values import Json
+from journal.values import WORST, Json, Label
 
 from .contract import Finding, Outcome
 from .job import AnyJob, under_limits
@@ -30,11 +30,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Number:
-    """Which attempt this is, its key, and why the one before failed."""
+    """Which attempt this is, its key, and why the one before failed: in words of this label."""
 
     number: int
     key: str
     before: str | None
+    label: Label = frozenset()
 
 
 MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
@@ -45,8 +46,8 @@ async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retri
     earlier: list[Outcome] = []
     while True:
         number = len(earlier) + 1
-        before = earlier[-1].problem if earlier else None
-        made = await _recorded(journal, job, make, Number(number, f"{job.key}/attempt.{number}", before))
+        before, label = (earlier[-1].problem, earlier[-1].origins or WORST) if earlier else (None, frozenset[str]())
+        made = await _recorded(journal, job, make, Number(number, f"{job.key}/attempt.{number}", before, label))
         if isinstance(made, Waiting):
             return made
         if not made.again or number > retries:
@@ -79,6 +80,7 @@ def _after(earlier: list[Outcome], last: Outcome) -> Outcome:
         sources=tuple(dict.fromkeys(source for outcome in (*earlier, last) for source in outcome.sources)),
         failed_calls=tuple(call for outcome in (*earlier, last) for call in outcome.failed_calls),
         attempts=len(earlier) + 1,
+        label=last.label.union(*(outcome.origins for outcome in earlier)),
     )
 
 

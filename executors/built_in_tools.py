@@ -1,7 +1,8 @@
-"""The two tools that every worker may have without a server: `read_artifact` and `search_tools`."""
+"""The tools that a worker may have without a server: `read_artifact`, `read_resource` and `search_tools`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -13,7 +14,7 @@ from journal.values import Json, JsonObject
 from .own_artifacts import Opened, OwnArtifacts
 from .paths import ReferenceMissing
 from .tool_search import find_tools
-from .wording import shown
+from .wording import quoted, shown
 
 READ_ARTIFACT = Function(
     "read_artifact",
@@ -31,6 +32,19 @@ READ_ARTIFACT = Function(
         "required": ["artifact_id"],
     },
 )
+READ_RESOURCE = Function(
+    "read_resource",
+    "Read what a result of yours links to, given there as [link to ADDRESS, not read: …].",
+    {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "uri": {"type": "string", "description": "The address, as it stands in the result"},
+            "server": {"type": "string", "description": "Whose result it was, where several have that address"},
+        },
+        "required": ["uri"],
+    },
+)
 SEARCH_TOOLS = Function(
     "search_tools",
     "Find more of your tools by words; those found can be called from then on.",
@@ -44,11 +58,12 @@ SEARCH_TOOLS = Function(
         "required": ["query"],
     },
 )
-BUILT_IN = frozenset({READ_ARTIFACT.name, SEARCH_TOOLS.name})
+BUILT_IN = frozenset({READ_ARTIFACT.name, READ_RESOURCE.name, SEARCH_TOOLS.name})
 
 _PIECE = 8_000
 _HITS = 20
 _AROUND = 120
+_NAMED = 10
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -72,6 +87,13 @@ class _Reading(BaseModel):
     path: str | None = None
 
 
+class _Following(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    uri: str = Field(min_length=1)
+    server: str | None = None
+
+
 class _Searching(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -93,6 +115,33 @@ async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple
     else:
         text = shown(opened.text)
     return opened, _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
+
+
+@dataclass(frozen=True)
+class Link:
+    """An address that a result of this server named."""
+
+    server: str
+    uri: str
+
+
+def link_to_read(arguments: JsonObject, links: Mapping[str, Sequence[str]], servers: Collection[str]) -> Link:
+    """The one of `links` (servers by address) that `read_resource` is to read, of these servers only.
+
+    Raises WrongArguments, also for an address that no result named.
+    """
+    following = _parsed(_Following, arguments)
+    uri = following.uri.strip()
+    if uri not in links:
+        there = ", ".join(quoted(each) for each in list(links)[:_NAMED]) or "none"
+        raise WrongArguments(f"no result of this attempt links to {quoted(uri)}, so it is not read; linked to: {there}")
+    named = [server for server in links[uri] if following.server in (None, "", server)]
+    if len(named) != 1:
+        there = ", ".join(links[uri])
+        raise WrongArguments(f"{quoted(uri)} was named by {there}; give one of them as server")
+    if named[0] not in servers:
+        raise WrongArguments(f"this worker may not read what results of {named[0]} link to")
+    return Link(named[0], uri)
 
 
 def search_tools(arguments: JsonObject, tools: Sequence[Tool]) -> tuple[list[Tool], str]:

@@ -56,6 +56,8 @@ class Outcome:
 
     `problem` says in our words why it is not succeeded; `effects` lists the calls that changed something;
     `limit` names the limit that cut the step short (turns, tool_calls, tokens, usd, seconds, …), if one did.
+    `label` is that of the words that a model wrote in summary, problem and suggestions; empty where none did, and where
+    the value's own label says it already.
     """
 
     step: str
@@ -72,6 +74,16 @@ class Outcome:
     effects: tuple[str, ...] = ()
     limit: str | None = None
     attempts: int = 1
+    label: Label = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.value is not None and self.label <= self.value.label:
+            object.__setattr__(self, "label", frozenset[str]())
+
+    @property
+    def origins(self) -> Label:
+        """Where everything comes from that this holds; nothing where it is all ours, or where nobody knows any more."""
+        return self.label if self.value is None else self.label | self.value.label
 
     def to_json(self) -> JsonObject:
         fields: JsonObject = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -80,7 +92,8 @@ class Outcome:
         fields["sources"] = [source.to_json() for source in self.sources]
         for name in ("suggestions", "failed_calls", "effects"):
             fields[name] = list(fields[name])
-        return fields
+        del fields["label"]
+        return fields | {"label": sorted(self.label)} if self.label else fields
 
     @classmethod
     def from_json(cls, data: Json) -> "Outcome":
@@ -88,6 +101,7 @@ class Outcome:
         fields["value"] = None if data["value"] is None else Value.from_json(data["value"])
         fields["findings"] = tuple(Finding.model_validate(finding) for finding in data["findings"])
         fields["sources"] = tuple(Source(**source) for source in data["sources"])
+        fields["label"] = frozenset(data.get("label", ()))
         for name in ("suggestions", "failed_calls", "effects"):
             fields[name] = tuple(data[name])
         return cls(**fields)

@@ -6,7 +6,7 @@ from downstream.door import Waiting
 from downstream.json_shape import is_array
 from downstream.model_port import Place
 from journal.run_journal import RunJournal
-from journal.values import JsonObject
+from journal.values import JsonObject, Label
 
 from .attempts import Attempt, Number
 from .contract import Outcome
@@ -48,10 +48,10 @@ async def reviewed(
         why = ended.problem or (f"stopped at its limit: {ended.limit}" if ended.limit else "no verdict was handed in")
         unreviewed = replace(attempt.outcome, status="partial", problem=f"the report was not reviewed: {why}")
         return Attempt(replace(unreviewed, limit=ended.limit), over_budget=ended.over_budget)
-    return attempt if verdict else _rejected(attempt, submission)
+    return attempt if verdict else _rejected(attempt, submission, read=ended.log.read)
 
 
-def _rejected(attempt: Attempt, submission: JsonObject) -> Attempt:
+def _rejected(attempt: Attempt, submission: JsonObject, *, read: Label) -> Attempt:
     written = submission.get("problems")
     said = "; ".join(map(str, written)) if is_array(written) else str(written or "no reason was given")
     outcome = replace(
@@ -60,6 +60,7 @@ def _rejected(attempt: Attempt, submission: JsonObject) -> Attempt:
         value=None,
         findings=tuple(finding.model_copy(update={"supported": False}) for finding in attempt.outcome.findings),
         problem=f"the reviewer rejected the report: {quoted(said, _PROBLEMS)}",
+        label=attempt.outcome.origins | read,
     )
     return Attempt(outcome, may_retry=True)
 

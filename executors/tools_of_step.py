@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from downstream.resources import reading_tool
 from downstream.tool_names import ToolNameError, matches, read_tool_name
 from downstream.tools import Tool
 from journal.values import Json
@@ -81,6 +82,16 @@ def tools_of_step(listed: Sequence[str] | None, worker: WorkerSettings, tools: I
     if listed is None:
         return own
     return [tool for tool in own if any(_names(written, tool) for written in listed)]
+
+
+def servers_to_read(worker: WorkerSettings, tools: Iterable[Tool], known: Sequence[Tool]) -> list[str]:
+    """The servers of these tools of which the worker may read what their results link to.
+
+    That is no tool of its list, but one that it may be disallowed, by name or by class.
+    """
+    readings = (reading_tool(server, known) for server in sorted({tool.server for tool in tools}))
+    free = worker.model_copy(update={"tools": None})
+    return [tool.server for tool in tools_of_worker(free, filter(None, readings))]
 
 
 def _names(written: str, tool: Tool) -> bool:

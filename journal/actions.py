@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .audit import AuditLine, append_audit
+from .audit import append_audit
+from .audit_actions import asked_line, decided_line, settled_line
 from .canonical import digest
 from .database import Row, Transaction
 from .errors import DecisionRefused, UnknownId
@@ -52,6 +53,7 @@ class NewAction:
     """What is to be decided. `binding` is what the hash covers, `arguments` what is shown and repeated.
 
     `subject` is equal for actions that ask for the same thing (a refused one is not asked again in its run).
+    `sources` says, in the order to be shown, where each argument came from; nothing is decided by it.
     """
 
     key: str
@@ -67,6 +69,7 @@ class NewAction:
     reasons: tuple[str, ...] = ()
     expires_in: float | None = None
     edit_of: str | None = None
+    sources: tuple[JsonObject, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Action:
     note: str | None
     content: Json
     edit_of: str | None
+    sources: tuple[JsonObject, ...]
     subject: str
     handled: bool
     serial: int
@@ -125,18 +129,20 @@ def create_action(tx: Transaction, run_id: str, new: NewAction, *, world: World,
     action_id, hash_ = world.new_id("a"), digest(new.binding)
     tx.change(
         "INSERT INTO actions (id, run, owner, key, step, kind, choices, level, state, question, tool, arguments,"
-        " effect, reasons, binding, hash, created_at, expires_at, edit_of, subject, serial)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " effect, reasons, binding, hash, created_at, expires_at, edit_of, sources, subject, serial)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(action_id, run_id, owner, new.key, new.step, new.kind, json.dumps(CHOICES[new.kind]), new.level),
             *(new.question, new.tool, json.dumps(new.arguments), new.effect, json.dumps(new.reasons)),
             *(json.dumps(new.binding), hash_, now, None if new.expires_in is None else now + new.expires_in),
-            *(new.edit_of, new.subject, serial),
+            *(new.edit_of, json.dumps(new.sources), new.subject, serial),
         ),
     )
     data = {"action_id": action_id, "kind": new.kind, "level": new.level, "tool": new.tool, "question": new.question}
     append_event(tx, run_id, NewEvent("action.waiting", data, step=new.step), at=now, outlet=outlet)
-    return get_action(tx, action_id, owner=owner)
+    action = get_action(tx, action_id, owner=owner)
+    append_audit(tx, asked_line(action), owner=owner, at=now, outlet=outlet)
+    return action
 
 
 def decide(tx: Transaction, action: Action, decision: Decision, *, world: World, outlet: Outlet) -> Action:
@@ -168,10 +174,9 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
         "via": decision.via,
     }
     append_event(tx, action.run, NewEvent("action.decided", said, step=action.step), at=now, outlet=outlet)
-    proof: JsonObject = {"hash": action.hash, "note": decision.note, "client": decision.client}
-    line = AuditLine("action.decided", said | proof, run=action.run)
-    append_audit(tx, line, owner=action.owner, at=now, outlet=outlet)
-    return get_action(tx, action.id, owner=action.owner)
+    decided = get_action(tx, action.id, owner=action.owner)
+    append_audit(tx, decided_line(decided, client=decision.client), owner=action.owner, at=now, outlet=outlet)
+    return decided
 
 
 def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
@@ -189,9 +194,9 @@ def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
 
 
 def supersede(tx: Transaction, action: Action) -> bool:
-    """End a waiting or approved action because something else takes its place. Raises ReadOnlyRun."""
+    """End a waiting action because another takes its place; what was decided meanwhile holds. Raises ReadOnlyRun."""
     refuse_imported(tx, action.run)
-    sql = "UPDATE actions SET state = 'superseded', handled = 1 WHERE id = ? AND state IN ('waiting', 'decided')"
+    sql = "UPDATE actions SET state = 'superseded', handled = 1 WHERE id = ? AND state = 'waiting'"
     return tx.change(sql, (action.id,)) == 1
 
 
@@ -201,11 +206,16 @@ def consume(tx: Transaction, action_id: str, *, hash_: str) -> bool:
     return tx.change(f"{sql} AND {_SAID_YES}", (action_id, hash_)) == 1
 
 
-def settle_action(tx: Transaction, action: Action, *, expired: bool) -> None:
+def settle_action(tx: Transaction, action: Action, *, now: float, expired: bool) -> None:
     """Note that the drive has acted on a decision, or on the lapse of an action; one decided meanwhile stays so."""
+    before = get_action(tx, action.id, owner=action.owner)
     lapsed = "'expired'" if expired else "state"
     sql = f"UPDATE actions SET handled = 1, state = CASE state WHEN 'waiting' THEN {lapsed} ELSE state END WHERE id = ?"
     tx.change(sql, (action.id,))
+    after = get_action(tx, action.id, owner=action.owner)
+    counted = not expired and after.state == "decided" and after.choice not in SAYS_NO
+    if not before.handled and (counted or after.state == "expired"):
+        append_audit(tx, settled_line(after), owner=action.owner, at=now, outlet=Outlet())
 
 
 def drop_approvals(tx: Transaction, run_id: str) -> None:
@@ -267,6 +277,7 @@ def _action(row: Row) -> Action:
     fields["choices"] = tuple(json.loads(row["choices"]))
     fields["arguments"] = json.loads(row["arguments"])
     fields["reasons"] = tuple(json.loads(row["reasons"]))
+    fields["sources"] = tuple(json.loads(row["sources"]))
     fields["content"] = json.loads(row["content"] or "null")
     fields["handled"] = bool(row["handled"])
     return Action(**fields)

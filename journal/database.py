@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import anyio
 
+from .audit_key import lend_key
 from .errors import StoreError
 from .handover import Job, Result, deliver
 from .locks import check_locks
@@ -62,6 +63,7 @@ class Database:
 
     `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
     that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count.
+    `after_commit` may look at what was committed, on the writer's thread and before anybody hears; it must not raise.
     Once the file shows damage, nothing more is read or written: going on could cost what is still whole.
     """
 
@@ -69,6 +71,7 @@ class Database:
         self.path = path
         self.changes = 0
         self.commits = 0
+        self.after_commit: Callable[[Transaction], None] | None = None
         self._world = world
         self._patience = patience
         self._damage: StoreError | None = None
@@ -137,7 +140,10 @@ class Database:
             return
         ready.set_result(None)
         while group := _next_group(jobs):
-            handle(connection, group)
+            try:
+                handle(connection, group)
+            except Exception as error:  # noqa: BLE001  # nobody may wait for a thread that has ended
+                deliver([Result(job, problem=self._told(error)) for job in group])
         connection.close()
 
     def _answer(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
@@ -171,6 +177,8 @@ class Database:
             if result.problem is None:
                 self.changes += 1
                 self._world.reach(f"{result.job.point}.committed")
+        if self.after_commit is not None:
+            self.after_commit(Transaction(connection))
         deliver(results)
 
     def _try_change(self, connection: sqlite3.Connection, job: Job[Any]) -> Result[Any]:
@@ -287,6 +295,7 @@ def _connect(path: Path, *, writes: bool, world: World, patience: float) -> sqli
             migrate(path, connection, now=world.now())
         else:
             connection.execute("PRAGMA query_only = ON")
+        lend_key(connection, path.parent)
         opening.pop_all()
     return connection
 

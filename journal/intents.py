@@ -16,7 +16,7 @@ PAST = "past/"
 
 @dataclass(frozen=True)
 class NewIntent:
-    """A call about to be sent; `action` and `action_hash` name the approval that it uses up, if it needed one.
+    """A call about to be sent; `action` and `action_hash`, or `grant`, name what it uses up, if it needed a yes.
 
     `deadline` is the Unix time until when it may go out or be answered.
     """
@@ -29,8 +29,14 @@ class NewIntent:
     arguments_hash: str
     action: str | None = None
     action_hash: str | None = None
+    grant: str | None = None
     audit: JsonObject | None = None
     deadline: float | None = None
+
+    @property
+    def leave(self) -> str:
+        """What lets it go out, in words."""
+        return f"grant {self.grant}" if self.grant else f"action {self.action}"
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,17 @@ class Amount:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a model call really took; `cost_known` is false where no price is known (then `usd` is 0)."""
+    """What a model call really took; `cost_known` is false where no price is known (then `usd` is 0).
+
+    The input tokens include the cached ones, the output tokens those of reasoning.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     usd: float = 0.0
     cost_known: bool = True
+    reasoning_tokens: int = 0
 
     @property
     def tokens(self) -> int:
@@ -114,10 +118,10 @@ def settle(tx: Transaction, run: Row, key: str, spent: Spent) -> None:
     """Replace the reservation by what was really taken."""
     tx.change(
         "UPDATE ledger SET state = 'settled', tokens = ?, usd = ?, input_tokens = ?, output_tokens = ?,"
-        " cached_tokens = ?, cost_known = ? WHERE run = ? AND key = ? AND epoch = ?",
+        " cached_tokens = ?, reasoning_tokens = ?, cost_known = ? WHERE run = ? AND key = ? AND epoch = ?",
         (
             *(spent.tokens, spent.usd, spent.input_tokens, spent.output_tokens, spent.cached_tokens),
-            *(int(spent.cost_known), run["id"], key, run["epoch"]),
+            *(spent.reasoning_tokens, int(spent.cost_known), run["id"], key, run["epoch"]),
         ),
     )
 

@@ -2,7 +2,7 @@
 
 import socket
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from .errors import StoreError
@@ -42,13 +42,22 @@ def _upgrade(path: Path, connection: sqlite3.Connection, migrations: Sequence[Mi
     if found and not all(migration.additive for migration in missing):
         _check_alone(path, connection, now=now)
     for migration in missing:
-        for statement in migration.sql.split(";"):
-            if statement.strip():
-                connection.execute(statement)
+        for statement in _statements(migration.sql):
+            connection.execute(statement)
     # The lowest version whose release may still write here: that of the last change which is not additive.
     lowest = max(number for number, migration in enumerate(migrations, start=1) if not migration.additive)
     connection.execute(f"PRAGMA application_id = {lowest}")
     connection.execute(f"PRAGMA user_version = {known}")
+
+
+def _statements(sql: str) -> Iterator[str]:
+    """One by one; that which makes a trigger holds semicolons of its own."""
+    statement = ""
+    for part in sql.split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 def _check_alone(path: Path, connection: sqlite3.Connection, *, now: float) -> None:

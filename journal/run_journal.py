@@ -10,7 +10,6 @@ from .actions import (
     Action,
     NewAction,
     actions_of,
-    consume,
     create_action,
     latest_action,
     refusals_in_a_row,
@@ -18,10 +17,12 @@ from .actions import (
     settle_action,
 )
 from .audit import AuditLine, append_audit
+from .audit_intents import begun_line, ended_line
 from .canonical import digest
 from .database import Row, Transaction
 from .errors import Fenced, KeyReused, MemoMismatch, SteprelayError
 from .events import NewEvent, append_event
+from .grants import Grants, use_leave
 from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
 from .known import KnownKeys
 from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, settle_lost, usage
@@ -79,6 +80,7 @@ class RunJournal:
         self.outlet = shared.outlet
         self.artifacts = shared.artifacts.guarded(self._hold)
         self.sending = Sending(shared.database, run, shared.world, guard=self._hold)
+        self.grants = Grants(shared.database, run.id)
         self.bell = shared.bell
         self.taken_at = shared.world.now()
         self._database = shared.database
@@ -170,7 +172,7 @@ class RunJournal:
         def change(tx: Transaction, run: Row) -> None:
             settle(tx, run, key, spent)
             if intent is not None:
-                self._end_intent(tx, run, key, intent)
+                self._end_intent(tx, key, intent, result=value)
             self._put_memo(tx, key, meaning, value=value, events=events)
 
         await self._write("result", change)
@@ -180,7 +182,7 @@ class RunJournal:
 
         def change(tx: Transaction, run: Row) -> None:
             settle(tx, run, key, NOTHING_SPENT)
-            self._end_intent(tx, run, key, state)
+            self._end_intent(tx, key, state, result=None)
             self._append(tx, events)
 
         await self._write(state, change)
@@ -222,7 +224,9 @@ class RunJournal:
 
     async def settle_action(self, action: Action, *, expired: bool = False) -> None:
         """Note that the drive has acted on a decision (or on the lapse) of this action."""
-        await self._write("action.handled", lambda tx, run: settle_action(tx, action, expired=expired))
+        await self._write(
+            "action.handled", lambda tx, run: settle_action(tx, action, now=self.world.now(), expired=expired)
+        )
 
     async def supersede_action(self, action: Action) -> None:
         """End an action whose approval lapsed or whose subject changed; it may be asked again under its key."""
@@ -385,14 +389,12 @@ class RunJournal:
         self._append(tx, events)
 
     def _put_intent(self, tx: Transaction, run: Row, key: str, intent: NewIntent) -> None:
-        if intent.action is not None and not consume(tx, intent.action, hash_=intent.action_hash or ""):
-            raise ApprovalGone(f"action {intent.action} no longer allows {intent.tool}; it is asked for again")
+        if not use_leave(tx, run, intent, at=self.world.now()):
+            raise ApprovalGone(f"{intent.leave} no longer allows {intent.tool}; it is asked for again")
         self._known.note("intents", key)
         insert_intent(tx, run, key, intent, at=self.world.now())
-        data = {"key": key, "call": intent.call, "step": intent.step, "tool": intent.tool, "class": intent.class_}
-        said = data | {"arguments_hash": intent.arguments_hash, "action": intent.action} | (intent.audit or {})
-        self._audit(tx, AuditLine("intent.begun", said, run=self.run.id))
+        self._audit(tx, begun_line(self.run.id, key, intent))
 
-    def _end_intent(self, tx: Transaction, run: Row, key: str, state: IntentState) -> None:
+    def _end_intent(self, tx: Transaction, key: str, state: IntentState, *, result: Json) -> None:
         end_intent(tx, self.run.id, key, state, at=self.world.now())
-        self._audit(tx, AuditLine(f"intent.{state}", {"key": key}, run=self.run.id))
+        self._audit(tx, ended_line(tx, self.run.id, key, state, at=self.world.now(), result=result))

@@ -9,6 +9,7 @@ from .canonical import digest
 from .database import Row, Transaction
 from .errors import SteprelayError, UnknownId
 from .events import NewEvent, append_event
+from .grants import Grant, drop_grants, give
 from .outlet import Outlet
 from .read_only import refuse_imported
 from .values import JsonObject
@@ -47,6 +48,7 @@ class NewRun:
     context: str
     options: JsonObject
     idempotency_key: str | None = None
+    grants: tuple[Grant, ...] = ()
 
     @property
     def request_hash(self) -> str:
@@ -105,7 +107,7 @@ def run_from_row(row: Row) -> Run:
 
 
 def create_or_attach(tx: Transaction, new: NewRun, *, driver: str, world: World, outlet: Outlet) -> tuple[str, bool]:
-    """The id of the run for this request and whether it was created now. Raises KeyInUse."""
+    """The id of the run for this request and whether it was created now. Raises KeyInUse or GrantSpent."""
     now = world.now()
     if (found := _same_request(tx, new, now)) is not None:
         return found, False
@@ -120,6 +122,7 @@ def create_or_attach(tx: Transaction, new: NewRun, *, driver: str, world: World,
         ),
     )
     append_event(tx, run_id, NewEvent("run.created", {"goal": new.goal}), at=now, outlet=outlet)
+    give(tx, run_id, new.grants, owner=new.owner, world=world, outlet=outlet)
     return run_id, True
 
 
@@ -196,7 +199,7 @@ def request_cancel(tx: Transaction, run: Run, reason: str, *, at: float) -> bool
 
 
 def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, at: float) -> None:
-    """Let the run go on under other settings: its memo is kept, approvals not yet used are dropped.
+    """Let the run go on under other settings: its memo is kept, approvals and grants not yet used are dropped.
 
     A drive under the old settings, should one be at work, may write nothing more. Raises ReadOnlyRun.
     """
@@ -208,6 +211,7 @@ def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, a
     )
     if tx.change(sql, (fingerprint, settings_path, run.id, fingerprint)):
         drop_approvals(tx, run.id)
+        drop_grants(tx, run.id)
 
 
 def reopen(tx: Transaction, run: Run, *, options: JsonObject, at: float) -> None:

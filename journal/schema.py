@@ -99,6 +99,9 @@ _SECOND = Migration(
     ALTER TABLE runs ADD COLUMN origin TEXT;
     CREATE INDEX runs_by_end ON runs (ended_at) WHERE ended_at IS NOT NULL;
     ALTER TABLE memo ADD COLUMN seal TEXT;
+    ALTER TABLE actions ADD COLUMN sources TEXT NOT NULL DEFAULT '[]';
+    CREATE INDEX actions_waiting ON actions (owner, created_at) WHERE state = 'waiting';
+    ALTER TABLE ledger ADD COLUMN reasoning_tokens INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE intents ADD COLUMN driver TEXT;
     ALTER TABLE intents ADD COLUMN deadline REAL;
     ALTER TABLE intents ADD COLUMN sends INTEGER NOT NULL DEFAULT 1;
@@ -113,6 +116,23 @@ _SECOND = Migration(
     DROP TABLE artifacts;
     ALTER TABLE artifacts_2 RENAME TO artifacts;
     CREATE INDEX artifacts_by_size ON artifacts (run, size);
+    CREATE TABLE grants (
+        id TEXT NOT NULL, run TEXT NOT NULL, owner TEXT NOT NULL, step TEXT NOT NULL, tool TEXT NOT NULL,
+        arguments TEXT NOT NULL, plan TEXT NOT NULL, bound TEXT NOT NULL, uses INTEGER NOT NULL,
+        used INTEGER NOT NULL DEFAULT 0, expires_at REAL NOT NULL, given_at REAL NOT NULL, used_at REAL, call TEXT,
+        PRIMARY KEY (run, id)
+    );
+    CREATE INDEX grants_by_id ON grants (id, used);
+    CREATE TRIGGER audit_is_kept BEFORE DELETE ON audit BEGIN
+        SELECT RAISE(ABORT, 'lines of the audit are never removed');
+    END;
+    CREATE TRIGGER audit_stays BEFORE UPDATE ON audit BEGIN
+        SELECT RAISE(ABORT, 'lines of the audit are never changed');
+    END;
+    CREATE TRIGGER audit_is_appended_to BEFORE INSERT ON audit
+    WHEN new.seq IS NOT (SELECT COALESCE(MAX(seq), 0) + 1 FROM audit) BEGIN
+        SELECT RAISE(ABORT, 'lines of the audit are only added at its end');
+    END;
     """,
 )
 

@@ -107,6 +107,15 @@ class RetentionSettings(BaseModel):
     store_artifacts_mib: int = Field(default=2048, ge=1)
 
 
+class AuditSettings(BaseModel):
+    """A file outside the store to which the audit's head is appended, so that lines taken off its end are missed."""
+
+    model_config = SETTINGS
+
+    checkpoints: Annotated[str, Field(min_length=1), AfterValidator(placed)] | None = None
+    every: int = Field(default=100, ge=1)
+
+
 def state_folder() -> Path:
     """The folder for everything kept between processes, private to this user; made on demand."""
     from platformdirs import user_state_path

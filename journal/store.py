@@ -1,6 +1,6 @@
 """A store that is open: runs, decisions and the way to take a run over."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -8,10 +8,12 @@ from typing import TypeVar
 
 from .actions import Action, Decision, actions_of, decide, get_action, waiting_actions
 from .artifacts import ArtifactLimits, Artifacts
+from .audit import AuditLine, append_audit
 from .bell import Bell
 from .database import Database, Transaction, open_database
 from .errors import UnknownId
 from .events import Event, events_of
+from .grants import Grant, give
 from .intents import Intent, intents_of
 from .ledger import Limits, Usage, settle_lost, usage
 from .outlet import Outlet
@@ -126,6 +128,20 @@ class Store:
         decided = await self.database.write("decide", change)
         self.bell.ring(action.run)
         return decided
+
+    async def grant(self, run: Run, grants: Sequence[Grant]) -> None:
+        """Let a run use what a person granted it. Raises GrantSpent or ReadOnlyRun."""
+
+        def change(tx: Transaction) -> None:
+            refuse_imported(tx, run.id)
+            give(tx, run.id, grants, owner=run.owner, world=self.world, outlet=self.outlet)
+
+        await self.database.write("grant", change)
+
+    async def note(self, line: AuditLine) -> None:
+        """Write something down that a person did about this store's settings or servers, before it counts."""
+        put = partial(append_audit, line=line, owner=self.owner, at=self.world.now(), outlet=self.outlet)
+        await self.database.write("note", put)
 
     async def request_cancel(self, run: Run, reason: str) -> bool:
         """Have the run end as cancelled; false if it has ended. The engine must be woken afterwards."""

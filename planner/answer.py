@@ -95,7 +95,9 @@ async def written(journal: RunJournal, desk: Desk, picture: Picture, *, seconds:
         await journal.warn(f"the answer was put together without a model: {why}")
         return by_code(picture)
     text = str(reply.get("answer") or "").strip()
-    caveats = tuple(plain_line(str(caveat))[:400] for caveat in reply.get("caveats") or () if str(caveat).strip())
+    caveats = tuple(
+        plain_line(str(caveat), longest=400) for caveat in reply.get("caveats") or () if str(caveat).strip()
+    )
     return _result(picture, text, caveats) if text else by_code(picture)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from downstream.gate.schema_visits import TooComplicated, bounded_validator, bounded_visits
 from downstream.tools import Tool
 from journal.values import Json, JsonObject
 
@@ -61,18 +62,12 @@ def output_errors(schema: JsonObject | None) -> list[str]:
 def _validator(text: str) -> "Validator | None":
     """For the schema in the text; None for one that is broken itself: then the gate has the last word."""
     # Imported on first use: it takes a tenth of a second.
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
-    from referencing.jsonschema import EMPTY_REGISTRY
 
-    schema: JsonObject = json.loads(text)
-    kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema)
+        return bounded_validator(json.loads(text))
     except SchemaError:
         return None
-    return kind(schema, registry=EMPTY_REGISTRY)
 
 
 def _literal_errors(
@@ -81,8 +76,9 @@ def _literal_errors(
     from referencing.exceptions import Unresolvable
 
     try:
-        found = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
-    except (Unresolvable, RecursionError):
+        with bounded_visits(arguments):
+            found = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
+    except (Unresolvable, RecursionError, TooComplicated):
         return
     for error in found:
         path = tuple(error.absolute_path)

@@ -20,7 +20,8 @@ from .references import referenced_steps
 class Bounds:
     """What a plan may use; `denied` says whether policy never lets a tool be called.
 
-    `kept` are steps of the run's plan that stay; `used` are the ids that this run's plan has had so far.
+    `kept` are steps of the run's plan that stay; `used` are the ids that this run's plan has had so far. `held` names
+    tools that a person has to accept first: a call that names one waits for that, and is checked then.
     """
 
     tools: Sequence[Tool]
@@ -29,6 +30,7 @@ class Bounds:
     max_steps: int
     kept: tuple[AnyStep, ...] = ()
     used: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
     @property
     def tool_names(self) -> list[str]:
@@ -75,7 +77,9 @@ def _with_full_names(step: AnyStep, bounds: Bounds) -> AnyStep:
 
 def _full_name(written: str, bounds: Bounds) -> str:
     tool = find_tool(written, bounds.tools)
-    return tool.full_name if tool is not None else written
+    if tool is not None:
+        return tool.full_name
+    return next((name for name in bounds.held if written == name.replace(".", "__", 1)), written)
 
 
 def _step_errors(step: AnyStep, bounds: Bounds) -> Iterator[str]:
@@ -97,12 +101,15 @@ def _call_errors(step: CallStep, bounds: Bounds) -> Iterator[str]:
     references = referenced_steps(step.arguments)
     yield from (f"step {step.id!r}: {error}" for error in references.errors)
     tool = find_tool(step.tool, bounds.tools)
+    if tool is None and step.tool in bounds.held:
+        return
     if tool is None:
         yield f"step {step.id!r}: unknown tool {step.tool!r}; {closest(step.tool, bounds.tool_names)}"
         return
     if bounds.denied(tool):
         yield f"step {step.id!r}: the policy never allows {step.tool!r}; do without it"
-    yield from (f"step {step.id!r}: {error}" for error in argument_errors(tool, step.arguments, references.places))
+    if step.tool not in bounds.held:
+        yield from (f"step {step.id!r}: {error}" for error in argument_errors(tool, step.arguments, references.places))
 
 
 def _worker_errors(step: WorkerStep, bounds: Bounds) -> Iterator[str]:

@@ -203,7 +203,7 @@ class Chronicle:
 
 def summary_of(outcome: Outcome) -> str:
     """What readers are told of an outcome, on one line."""
-    return plain_line(outcome.summary or outcome.problem or "")[:200]
+    return plain_line(outcome.summary or outcome.problem or "", longest=200)
 
 
 def _ended_event(outcome: Outcome) -> NewEvent:

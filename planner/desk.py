@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from downstream.gate.policy import idle_waivers
 from downstream.policy_settings import PolicySettings
 from downstream.tools import Tool
 from executors.contract import Execute
@@ -63,9 +64,11 @@ class Desk:
         """The workers that may be named now, with the tools of all servers."""
         tools = await self.catalogue.tools()
         offer = offer_workers(self.workers, tools, missing=self.catalogue.missing())
-        names = (*(tool.full_name for tool in tools), *self.catalogue.quarantined())
-        return replace(offer, warnings=(*offer.warnings, *idle_patterns(self.policy, names)))
+        names = tuple(dict.fromkeys((*(tool.full_name for tool in tools), *self.catalogue.quarantined())))
+        idle = [*idle_patterns(self.policy, names), *idle_waivers(self.policy, tools)]
+        return replace(offer, warnings=(*offer.warnings, *idle))
 
     def bounds(self, offer: Offer, *, max_steps: int) -> Bounds:
         """What a first plan may use."""
-        return Bounds(offer.tools, offer.workers, self.denied, max_steps)
+        held = frozenset(self.catalogue.quarantined())
+        return Bounds(offer.tools, offer.workers, self.denied, max_steps, held=held)

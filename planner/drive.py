@@ -11,12 +11,13 @@ from anyio.abc import TaskGroup
 from downstream.gate.unknown import ask_what_became
 from downstream.model_port import ModelFailed
 from downstream.models.door import NoModel
+from executors.contract import Outcome
 from journal.engine import Drive
 from journal.errors import MemoMismatch
 from journal.events import NewEvent
 from journal.run_journal import Ending, Meaning, RunJournal
 from journal.steps import StepStatus
-from journal.values import Json, JsonObject, is_clean
+from journal.values import Json, JsonObject, Label, is_clean
 
 from .answer import SECONDS, Picture, Result, by_code, written
 from .chronicle import Chronicle
@@ -190,10 +191,16 @@ def _kept(picture: Picture, result: Result) -> JsonObject:
         for step, found in picture.findings
     ]
     sources = dict.fromkeys(source for outcome in outcomes for source in outcome.sources)
-    untrusted = any(outcome.value is not None and not is_clean(outcome.value.label) for outcome in outcomes)
+    labels = [label for outcome in outcomes if (label := _words_of(outcome))]
     return {
         "findings": findings,
         "sources": [source.to_json() for source in sources],
         "caveats": list(result.caveats),
-        "contains_untrusted": untrusted or bool(findings) or bool(sources),
+        "contains_untrusted": not all(map(is_clean, labels)) or bool(findings) or bool(sources),
     }
+
+
+def _words_of(outcome: Outcome) -> Label:
+    """Where all comes from that an answer may take from an outcome."""
+    own = outcome.label - {"model"}
+    return own if outcome.value is None else own | outcome.value.label

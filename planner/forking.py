@@ -141,7 +141,9 @@ def _doubted(name: str, value: Json) -> Json:
 
 def _worst(holder: JsonObject) -> JsonObject:
     held = holder["value"]
-    return holder if held is None else holder | {"value": held | {"label": sorted(WORST)}}
+    # An outcome without any label has the worst.
+    doubted = {name: item for name, item in holder.items() if name != "label"}
+    return doubted if held is None else doubted | {"value": held | {"label": sorted(WORST)}}
 
 
 def _new_hashes(stay: Mapping[str, AnyStep], whole: Progress) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from downstream.policy_settings import PolicySettings
+from downstream.resources import reading_of
 from downstream.tool_names import has_glob, matches
 from downstream.tools import Tool
 from executors.settings import OPERATOR, REVIEWER, WorkerSettings
@@ -50,12 +51,13 @@ def idle_patterns(policy: PolicySettings, names: Sequence[str]) -> list[str]:
     Of a server that is not there the settings or the catalogue warn; a pattern for any server waits for its tool.
     """
     servers = {name.partition(".")[0] for name in names}
+    known = [*names, *map(reading_of, servers)]
     patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(policy.rules)]
     patterns += [("policy.sinks", pattern) for pattern in policy.sinks]
     return [
         f"{place}: no server has a tool {pattern!r}; {_meant(pattern, names)}"
         for place, pattern in patterns
-        if pattern.partition(".")[0] in servers and not any(matches(pattern, name) for name in names)
+        if pattern.partition(".")[0] in servers and not any(matches(pattern, name) for name in known)
     ]
 
 

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 from typing import Literal, TypeAlias
 
 from executors.contract import Assignment, Outcome
-from journal.values import Json, JsonObject, Label
+from journal.values import WORST, Json, JsonObject, Label
 
 from .plan import AnyStep, Plan
 from .planning import read_steps
@@ -199,9 +199,14 @@ class Progress:
         return Assignment(step, inputs, "revision", self._words[step.id])
 
     def _read_so_far(self) -> Label:
-        """The label of a revision's own words: its model has read of every outcome."""
-        values = (outcome.value for outcome in self.outcomes.values() if outcome.value is not None)
-        return frozenset({"model"}).union(*(value.label for value in values))
+        """The label of a revision's own words: its model has read of every outcome, and of earlier revisions."""
+        origins = (self._origins(outcome) for outcome in self.outcomes.values())
+        return frozenset({"model"}).union(*origins, *self._words.values())
+
+    def _origins(self, outcome: Outcome) -> Label:
+        """Of a worker's words nothing may be unknown; what a reviser sees of another step's failure is ours."""
+        unknown = not outcome.origins and self.every[outcome.step].kind == "worker"
+        return WORST if unknown else outcome.origins
 
     def required(self) -> Iterable[tuple[AnyStep, Outcome | None]]:
         """The steps that decide how the run ends, with what became of them."""

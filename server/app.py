@@ -8,11 +8,14 @@ import typer
 from journal.errors import SteprelayError
 
 from .commands import (
+    approver,
+    audit,
     config,
     decide,
     demo,
     init,
     plan,
+    policy,
     run,
     runs,
     runs_change,
@@ -21,7 +24,9 @@ from .commands import (
     runs_transfer,
     serve,
     servers,
+    servers_trust,
     tool_server,
+    ui,
 )
 from .terminal.exit_codes import code_of_error
 
@@ -52,6 +57,10 @@ def build_app() -> typer.Typer:
     app.command("approvals")(decide.approvals)
     app.command("approve")(decide.approve)
     app.command("deny")(decide.deny)
+    app.command("ui")(ui.ui)
+    app.add_typer(_approver(), name="approver")
+    app.add_typer(_audit(), name="audit")
+    app.add_typer(_policy(), name="policy")
     app.add_typer(_config(), name="config")
     app.add_typer(_tool_server(), name="tool-server")
     return app
@@ -76,8 +85,29 @@ def _servers() -> typer.Typer:
     group = _group("The tool servers of the settings: what they offer, and logins.")
     group.command("list")(servers.list_)
     group.command("tools")(servers.tools)
+    group.command("trust")(servers_trust.trust)
     group.command("login")(servers.login)
     group.command("logout")(servers.logout)
+    return group
+
+
+def _approver() -> typer.Typer:
+    group = _group("Who approves on the page.")
+    group.command("init")(approver.init)
+    return group
+
+
+def _audit() -> typer.Typer:
+    group = _group("The record of every decision and every call with an effect: check it, write it out.")
+    group.command("verify")(audit.verify)
+    group.command("export")(audit.export)
+    return group
+
+
+def _policy() -> typer.Typer:
+    group = _group("What the policy of the settings says of calls.")
+    group.command("explain")(policy.explain)
+    group.command("test")(policy.hold_to)
     return group
 
 

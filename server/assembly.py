@@ -115,11 +115,12 @@ async def _open_doors(stack: AsyncExitStack, settings: Settings, choice: _Choice
     pool = await stack.enter_async_context(open_pool(settings.servers, store.world, learn=store.outlet.learn))
     models = await stack.enter_async_context(open_models(choice.settings, store.outlet))
     catalogue = Catalogue(pool, store.remembered, settings.servers)
+    rules = Rules(settings.policy, settings.approvals, settings.servers, store.outlet)
     return _Doors(
         pool=pool,
         models=models,
         door=ModelDoor(models, choice.settings, store.remembered, needs_price=settings.budget.usd_is_written),
-        gate=make_gate(catalogue, Rules(settings.policy, settings.approvals, settings.servers), pool=pool),
+        gate=make_gate(catalogue, rules, pool=pool),
         catalogue=catalogue,
         signs=store.signs,
     )

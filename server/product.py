@@ -13,15 +13,17 @@ from journal.actions import SAYS_NO, Action, Decision, NewAction
 from journal.canonical import NotCanonical, digest
 from journal.engine import Engine
 from journal.errors import SteprelayError
+from journal.grants import Grant
 from journal.runs import NewRun, Run
 from journal.store import Store
 from journal.values import Json, JsonObject
 from planner.settings import BudgetRequest
 
 from .installed import Spoken
+from .page.link import PageLink
 from .settings import Settings
 from .settings_file.found import user_settings_path
-from .views.action_view import fits_a_host
+from .views.action_view import fits_a_host, with_page
 from .views.run_view import RunView
 from .views.view import run_view
 
@@ -44,6 +46,7 @@ class Request:
     goal_label: Literal["user", "host"] = "host"
     plan: JsonObject | None = None
     interactive: bool = False
+    grants: tuple[Grant, ...] = ()
     depth: int = 0
     options: JsonObject = field(default_factory=dict[str, Json])
 
@@ -87,6 +90,7 @@ def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
         context=request.context,
         options=options,
         idempotency_key=request.idempotency_key,
+        grants=request.grants,
     )
 
 
@@ -107,11 +111,12 @@ class Product:
     """Why a run is held up in this process, while its store fails."""
     problem: SteprelayError | None = None
     """Why no run can begin (no model was found); runs that are there can still be looked at and decided upon."""
+    page: PageLink = field(default_factory=PageLink)
 
     async def start(self, request: Request) -> str:
         """Create the run of this request, or find the one that it repeats; returns its id.
 
-        Raises KeyInUse, or NoModelFound where no model could be asked.
+        Raises KeyInUse, GrantSpent, or NoModelFound where no model could be asked.
         """
         if self.problem is not None:
             raise self.problem
@@ -123,7 +128,7 @@ class Product:
 
     async def view(self, run_id: str, *, detail: bool = False) -> RunView:
         """Raises UnknownId."""
-        return await run_view(
+        view = await run_view(
             self.store,
             run_id,
             command=self.command,
@@ -131,6 +136,8 @@ class Product:
             detail=detail,
             trouble=self.trouble_of(run_id),
         )
+        shown = [with_page(action, self.page.of(action.action_id)) for action in view.actions]
+        return view.model_copy(update={"actions": shown})
 
     @property
     def _config(self) -> Path | None:
@@ -161,7 +168,9 @@ class Product:
 
     def _too_little(self, action: Action, word: Word) -> str | None:
         still, spoken = f"Action {action.id} still waits:", Spoken(self.command, self._config)
-        elsewhere = f"A person decides it in a terminal: {spoken(f'approve {action.id}')}"
+        address = self.page.of(action.id)
+        where = f"on the page, {address} or in a terminal" if address else "in a terminal"
+        elsewhere = f"A person decides it {where}: {spoken(f'approve {action.id}')}"
         if action.level != "host" or self.settings.approvals.approve_action == "person":
             level = "person" if action.level == "host" else action.level
             return f"{still} it needs a yes of level {level}, which approve_action cannot give. {elsewhere}"
@@ -178,7 +187,7 @@ class Product:
     def _repeats(self, action: Action, word: Word) -> bool:
         if word.arguments is None or (action.tool is not None and word.tool != action.tool):
             return False
-        shown = self.store.outlet.json(action.arguments)
+        shown = self.store.outlet.foreign(action.arguments)
         try:
             return digest(word.arguments) in (digest(action.arguments), digest(shown))
         except NotCanonical:

@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 
 from downstream.json_shape import is_array, is_object
 from downstream.model_port import FailureKind, Finish, Role
+from downstream.resources import reading_of
 from downstream.settings import SCRIPTED
 from downstream.tools import ToolClass
-from executors.built_in_tools import BUILT_IN
+from executors.built_in_tools import BUILT_IN, READ_RESOURCE
 from executors.contract import OutcomeStatus
 from executors.settings import built_in_workers
 from executors.step import Step, step_key
@@ -54,7 +55,8 @@ _OPAQUE = _set("data arguments content")
 _AS_TEXT = {"arguments_json": "arguments", "data_json": "data", "output_json": "output"}
 _NUMBERS = _set(
     "confidence attempts attempt version turn at asks amount allowed used input_tokens output_tokens cached_tokens"
-    " cost_usd retries ms reopened depth model_calls tool_calls tokens usd usd_day seconds limit add"
+    " reasoning_tokens cost_usd requests retries ms reopened depth model_calls tool_calls tokens usd usd_day seconds limit"
+    " add"
 )
 _HASHES = _set("arguments_hash action_hash hash pin sealed")
 _MEMO_KEY = re.compile(r"step\.([a-z0-9_]+)@[0-9a-f]{8}")
@@ -238,7 +240,7 @@ class Redacted:
             arguments = self._mask.data(row["arguments"])
         texts = {name: self._maybe(row[name]) for name in ("question", "note")}
         binding = {"arguments": arguments}
-        hashes = {"binding": binding, "hash": digest(binding), "subject": ""}
+        hashes = {"binding": binding, "hash": digest(binding), "subject": "", "sources": list[Json]()}
         reasons = [self._mask.text(reason) for reason in row["reasons"]]
         key, content = self._key(row["key"]), self._mask.data(row["content"])
         return row | texts | hashes | {"key": key, "arguments": arguments, "reasons": reasons, "content": content}
@@ -288,7 +290,7 @@ class Redacted:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(("submit_", "revise_plan"))
+    return name.startswith(("submit_", "revise_plan", READ_RESOURCE.name))
 
 
 def _parsed(text: str) -> Json:
@@ -308,6 +310,7 @@ def _names(document: JsonObject) -> Iterator[str]:
     """The names that stay: of tools, servers, workers, steps and limits."""
     for tool in document["tools"]:
         yield from (tool["server"], tool["wire"], tool["name"], f"{tool['server']}.{tool['name']}")
+        yield reading_of(tool["server"])
     yield from (worker["name"] for worker in document["settings"].get("workers", ()))
     yield from (row["id"] for row in document["steps"])
     yield from chain(Limits.__dataclass_fields__, BudgetSettings.model_fields, chain.from_iterable(CHOICES.values()))
@@ -319,6 +322,7 @@ def _schema_names(document: JsonObject) -> Iterator[str]:
     for tool in document["tools"]:
         yield from _properties(tool["input_schema"])
         yield from _properties(tool["output_schema"])
+    yield from _properties(READ_RESOURCE.parameters)
 
 
 def _properties(schema: Json) -> Iterator[str]:

@@ -14,6 +14,7 @@ from downstream.gate.stages import Gate
 from downstream.model_port import FREE, ModelReply, ModelRequest, Models, Rate
 from downstream.models.door import ModelDoor
 from downstream.models.structured import ask_structured
+from downstream.resources import with_reading
 from downstream.servers.catalogue import remembered_tools
 from downstream.settings import (
     SCRIPTED,
@@ -205,7 +206,7 @@ def _desk(basis: _Basis, rehearsal: Rehearsal) -> Desk:
     door = ModelDoor(Models(_ask_nobody, _costs_nothing, _never), model, remembered)
     gate = Gate(
         tools=tools.all,
-        find=tools.find,
+        find=with_reading(tools.find, lambda: basis.tools),
         held=lambda name: None,
         policy=basis.policy,
         approvals=basis.approvals,

@@ -11,7 +11,7 @@ from downstream.tool_names import has_glob, normalise_server_name
 from executors.settings import REVIEWER, WorkerSettings, built_in_workers
 from journal.canonical import digest
 from journal.outlet import Outlet
-from journal.settings import EngineSettings, RetentionSettings, Secret, StoreSettings
+from journal.settings import AuditSettings, EngineSettings, RetentionSettings, Secret, StoreSettings
 from journal.values import JsonObject
 from planner.settings import BudgetSettings, Revise
 
@@ -19,10 +19,11 @@ from .settings_file.document import SettingsError, UntrustedSettings, by_line, m
 from .settings_file.found import Found, find_settings
 from .settings_file.located import Located, is_list, is_map
 from .settings_file.model_choice import KEY_VARIABLES
+from .settings_file.policy_check import misplaced_waivers
 from .settings_file.reading import Reading
 from .settings_file.server_entries import KEY, build_server, prepare_servers
 from .settings_file.shape import SettingsFile, fit, settings_schema
-from .settings_file.trust import is_trusted, trust_file, what_it_runs
+from .settings_file.trust import hash_of, is_trusted, trust_file, what_it_runs
 from .settings_file.worker_files import read_worker_file, worker_paths
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "SettingsError",
     "UntrustedSettings",
     "find_settings",
+    "hash_of",
     "is_trusted",
     "load_settings",
     "settings_schema",
@@ -56,16 +58,19 @@ class Settings:
     budget: BudgetSettings
     store: StoreSettings
     retention: RetentionSettings
+    audit: AuditSettings
     revise: Revise
     engine: EngineSettings
     secrets: tuple[Secret, ...] = field(repr=False)
     warnings: tuple[str, ...]
     fingerprint: str
+    owners: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """By the name of a secret, the servers that it is for."""
 
     @cached_property
     def outlet(self) -> Outlet:
         """The one way out for text under these settings; it learns of secrets that come later."""
-        return Outlet(self.secrets)
+        return Outlet(self.secrets, owners=self.owners)
 
 
 def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = False) -> Settings:
@@ -87,6 +92,8 @@ def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = F
     for place, text in misfits:
         if place not in reading.unset:
             reading.problem(place, text)
+    for number, text in misplaced_waivers(file):
+        reading.problem(("policy", "rules", number), text)
     from_files = _worker_files(data, reading)
     if _turn_off_broken(data, reading, lenient=lenient):
         file, _ = fit(data, reading.folder)
@@ -168,12 +175,19 @@ def _put_together(
         budget=file.budget,
         store=StoreSettings(url=file.store),
         retention=file.retention,
+        audit=file.audit,
         revise=file.revise,
         engine=file.engine,
         secrets=reading.secrets,
         warnings=tuple(reading.warnings),
         fingerprint=_fingerprint(file, own_workers, reading),
+        owners=_owners(file, reading),
     )
+
+
+def _owners(file: SettingsFile, reading: Reading) -> dict[str, frozenset[str]]:
+    there = file.servers.keys() | file.server_options.keys()
+    return {secret: frozenset(map(normalise_server_name, names & there)) for secret, names in reading.owners.items()}
 
 
 def _fingerprint(file: SettingsFile, workers: Iterable[WorkerSettings], reading: Reading) -> str:

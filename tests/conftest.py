@@ -47,7 +47,8 @@ def empty_home(
     # Package caches stay, so that tests with third-party servers do not download them each time.
     monkeypatch.setenv("XDG_CACHE_HOME", _CACHE)
     for name in os.environ:
-        if name.startswith("STEPRELAY_") or name.endswith("_API_KEY"):
+        # Nor a desktop on which a browser would open.
+        if name.startswith("STEPRELAY_") or name.endswith(("_API_KEY", "DISPLAY")):
             monkeypatch.delenv(name)
     if request.node.get_closest_marker("untraced"):
         monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

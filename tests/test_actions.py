@@ -1,6 +1,8 @@
 """Actions: who may decide what, once, and what becomes of it."""
 
+import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +48,10 @@ async def test_a_decision_wakes_its_run_and_stands_in_events_and_audit(tmp_path:
     async with open_own_store(tmp_path, clock.world) as store:
         action = await ask(store)
         rung = store.bell.listen(action.run)
+        clock.at += 14.5
         decided = await store.decide(action, Decision("approve", "person", "terminal", "fine", {"x": 1}, "claude"))
         event = (await store.events(action.run))[-1]
-        audit = await rows(store, "SELECT type, run, data FROM audit")
+        audit = await rows(store, "SELECT type, run, data FROM audit ORDER BY seq")
         assert rung.is_set()
         assert (await store.run(action.run)).wake_at == 0
         assert await store.waiting_actions() == []
@@ -59,10 +62,14 @@ async def test_a_decision_wakes_its_run_and_stands_in_events_and_audit(tmp_path:
     assert (event.type, event.step) == ("action.decided", "s")
     said = {"action_id": action.id, "kind": "call", "choice": "approve", "level": "person", "via": "terminal"}
     assert event.data == said
-    ((type_, run, data),) = audit
-    assert (type_, run) == ("action.decided", action.run)
-    assert '"client":"claude"' in data
-    assert f'"hash":"{action.hash}"' in data
+    assert [(type_, run) for type_, run, _ in audit] == [
+        *(("action.asked", action.run), ("action.decided", action.run)),
+    ]
+    told = json.loads(audit[1][2])
+    hmac = told.pop("action_hmac")
+    assert told == said | {"client": "claude", "note": "fine", "seconds": 14.5, "edited": False}
+    assert hmac == json.loads(audit[0][2])["action_hmac"]
+    assert action.hash not in f"{audit}"
 
 
 @pytest.mark.parametrize("kind", CHOICES)
@@ -138,7 +145,7 @@ async def test_of_many_who_decide_at_once_one_counts(tmp_path: Path) -> None:
                     group.start_soon(decide, (store, other)[number % 2], action, ("approve", "deny")[number // 4])
         assert sorted(ends)[1:] == ["refused"] * 7
         assert (await store.action(action.id)).choice == sorted(ends)[0]
-        assert await rows(store, "SELECT COUNT(*) FROM audit") == [(1,)]
+        assert await rows(store, "SELECT COUNT(*) FROM audit WHERE type = 'action.decided'") == [(1,)]
 
 
 async def test_an_action_that_ended_or_expired_can_not_be_decided(tmp_path: Path) -> None:
@@ -155,6 +162,18 @@ async def test_an_action_that_ended_or_expired_can_not_be_decided(tmp_path: Path
             await store.decide(expired, YES)
         with pytest.raises(DecisionRefused, match="is withdrawn already"):
             await store.decide(await store.action(withdrawn.id), YES)
+
+
+async def test_a_yes_that_came_as_the_action_lapsed_stands_as_unused(tmp_path: Path) -> None:
+    async with open_own_store(tmp_path) as store:
+        journal = await take(store, await create(store))
+        action = await journal.ask(CALL)
+        await store.decide(action, YES)
+        await journal.settle_action(action, expired=True)
+        settled, said = await store.action(action.id), await rows(store, "SELECT type FROM audit WHERE run IS NOT NULL")
+    assert (settled.state, settled.handled) == ("decided", True)
+    assert ("action.decided",) in said
+    assert not {("action.used",), ("action.expired",)} & set(said)
 
 
 async def test_an_action_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
@@ -190,8 +209,12 @@ async def test_the_audit_of_all_decisions_holds_together(tmp_path: Path) -> None
         assert await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq"))) is None
 
 
-async def test_an_action_can_be_superseded_while_it_waits_or_is_approved_and_not_after(tmp_path: Path) -> None:
+async def test_an_action_can_be_superseded_while_it_waits_and_not_after(tmp_path: Path) -> None:
     async with open_own_store(tmp_path) as store:
+        for choice in ("approve", "deny"):
+            decided = await store.decide(await ask(store, subject=choice), Decision(choice, "person", "page"))
+            assert not await store.database.write("edit", partial(supersede, action=decided))
+            assert await store.action(decided.id) == decided
         action = await ask(store)
         assert await store.database.write("edit", lambda tx: supersede(tx, action))
         assert not await store.database.write("edit", lambda tx: supersede(tx, action))

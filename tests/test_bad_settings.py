@@ -26,6 +26,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "get_run": {"run_id": "r_x"},
     "list_runs": {},
     "cancel_run": {"run_id": "r_x"},
+    "panel_state": {"run_id": "r_x", "view_key": "k"},
+    "panel_decide": {"run_id": "r_x", "view_key": "k", "action_id": "a_x", "choice": "approve", "digest": "d"},
 }
 BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "YAML that does not parse": ("s.yaml", "model: m\nbudget: {steps: 3\nrevise: never", (":3: not YAML",)),

@@ -1,5 +1,6 @@
 """The tools of all servers: remembered, compared with their pins, classed and named."""
 
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from tool_connections import stdio
 
 from downstream.servers.catalogue import Catalogue
 from downstream.servers.failures import CallFailed
-from downstream.servers.listing import Definition, Listing, class_of, compare, fingerprint_of, usable
+from downstream.servers.listing import Definition, Listing, class_of, compare, fingerprint_of, shown
 from downstream.servers.pool import Pool, open_pool
 from downstream.settings import ServerOptions, ServerSettings, ToolOptions
 from journal.outlet import Outlet
@@ -36,7 +37,7 @@ def starts(path: Path) -> int:
 
 @pytest.mark.e2e
 async def test_tools_are_listed_by_full_name_with_their_classes_and_found_by_any_name(tmp_path: Path) -> None:
-    servers = [stdio("box", toys.ledger(tmp_path / "ledger")), stdio("old", toys.bad("junk"))]
+    servers = [stdio("box", toys.sdk_ledger(tmp_path / "ledger")), stdio("old", toys.bad("junk"))]
     async with open_catalogue(tmp_path, servers) as (catalogue, _):
         tools = await catalogue.tools()
     names = [tool.full_name for tool in tools]
@@ -79,8 +80,9 @@ async def test_new_words_are_warned_of_and_models_go_on_seeing_the_pinned_ones(t
         assert not (await pool.connection("old").call("look_up", {"key": "k"}, timeout=10)).is_error
         assert await catalogue.tools() == first
         assert (catalogue.changed("old"), catalogue.changed("nobody")) == (("look_up",), ())
-        again = "models go on seeing the text of the first listing"
-        assert catalogue.warnings() == [f"tool server 'old' describes 'look_up' differently now; {again}"]
+        again = "models go on seeing what was accepted (steprelay servers trust old)"
+        assert catalogue.warnings() == [f"tool server 'old' describes \"look_up\" differently now; {again}"]
+        assert (catalogue.news("old"), catalogue.news("nobody")) == (catalogue.warnings(), ())
 
 
 @pytest.mark.e2e
@@ -88,19 +90,49 @@ async def test_a_changed_tool_and_an_added_one_are_in_quarantine_also_for_a_call
     servers = [stdio("old", toys.bad("change", tmp_path / "starts"))]
     async with open_catalogue(tmp_path, servers) as (catalogue, _):
         assert [tool.full_name for tool in await catalogue.tools()] == ["old.look_up"]
+    until = "until a person accepts that, it is not used (steprelay servers trust old)"
     expected = {
-        "old.added": "it was added since the server was first listed; until a person accepts that, it is not used",
-        "old.look_up": "its arguments changed since it was first listed; until a person accepts that, it is not used",
+        "old.added": f"it was added since the server was first listed; {until}",
+        "old.look_up": f"its arguments changed since it was first listed; {until}",
     }
     async with open_catalogue(tmp_path, servers) as (catalogue, pool):
         await catalogue.tools()
         with pytest.raises(CallFailed, match="look_up may not be called: its arguments changed") as failed:
             await pool.connection("old").call("look_up", {"key": "k"}, timeout=10)
         assert (failed.value.may_have_run, catalogue.quarantined()) == (False, expected)
-        assert (await catalogue.tools(), catalogue.tool("old.look_up")) == ((), None)
+        # Models go on seeing it as it was accepted; what is called is looked up otherwise.
+        assert [tool.full_name for tool in await catalogue.tools()] == ["old.look_up"]
+        assert catalogue.tool("old.look_up") is None
     async with open_catalogue(tmp_path, servers) as (catalogue, _):
-        assert (await catalogue.tools(), catalogue.quarantined()) == ((), expected)
-        assert catalogue.warnings()[0] == f"tool 'old.added' is left out: {expected['old.added']}"
+        [tool] = await catalogue.tools()
+        assert ("recipient" in str(tool.input_schema), catalogue.quarantined()) == (False, expected)
+        assert catalogue.warnings()[0] == f'tool "old.added" is in quarantine: {expected["old.added"]}'
+
+
+@pytest.mark.e2e
+async def test_what_a_person_accepted_by_one_process_is_used_by_another_also_over_an_open_connection(
+    tmp_path: Path,
+) -> None:
+    servers = [stdio("old", toys.bad("change", tmp_path / "starts"))]
+    async with open_catalogue(tmp_path, servers) as (catalogue, _):
+        await catalogue.tools()
+    async with open_catalogue(tmp_path, servers) as (one, pool), open_catalogue(tmp_path, servers) as (other, _):
+        for catalogue in (one, other):
+            await catalogue.tools(refresh=True)
+            assert [change.full_name for change in catalogue.changes("old")] == ["old.added", "old.look_up"]
+        look_up = other.changes("old")[1]
+        added = {"+arguments:   },", '+arguments:   "recipient": {', '+arguments:    "type": "string"'}
+        assert {line for line in look_up.lines if line[0] in "+-"} == added
+        await other.accept(look_up)
+        assert (other.tool("old.look_up") is not None, one.tool("old.look_up")) == (True, None)
+        await one.tools()
+        assert one.tool("old.look_up") == other.tool("old.look_up")
+        assert not (await pool.connection("old").call("look_up", {"key": "k"}, timeout=10)).is_error
+        assert (list(one.quarantined()), one.change("old.look_up"), one.change("gone.x")) == (["old.added"], None, None)
+        found = one.pins("old")
+        assert found is not None
+        await one.accept_all("old", found.found)
+        assert (one.quarantined(), one.changes("old"), one.changes("gone"), one.pins("gone")) == ({}, [], [], None)
 
 
 @pytest.mark.e2e
@@ -113,7 +145,6 @@ async def test_a_server_that_cannot_be_listed_is_named_with_what_it_said_and_cos
     ]
     async with open_catalogue(tmp_path, servers) as (catalogue, _):
         assert len(await catalogue.tools()) == 13
-        await catalogue.tools()
         missing = catalogue.missing()
         warnings = catalogue.warnings()
     assert missing == {
@@ -124,6 +155,26 @@ async def test_a_server_that_cannot_be_listed_is_named_with_what_it_said_and_cos
     }
     assert warnings[1] == f"tool server 'ill' is left out: {missing['ill']}"
     assert starts(tmp_path / "starts") == 1
+
+
+@pytest.mark.e2e
+async def test_a_server_that_could_not_be_listed_is_asked_again_soon_but_not_at_once(tmp_path: Path) -> None:
+    command, log = tmp_path / "later", tmp_path / "starts"
+    # It fails until the file `well` is there.
+    command.write_text(
+        f"#!/bin/sh\necho >>{log}\n[ -e {tmp_path}/well ] && exec {shlex.join(toys.bad('junk'))}\nexit 3\n"
+    )
+    command.chmod(0o755)
+    async with open_catalogue(tmp_path, [stdio("box", [str(command)])]) as (catalogue, _):
+        began = anyio.current_time()
+        assert await catalogue.tools() == await catalogue.tools() == ()
+        assert (list(catalogue.missing()), starts(log)) == (["box"], 1)
+        (tmp_path / "well").touch()
+        while not (tools := await catalogue.tools()):  # noqa: ASYNC110 - it is asked again in its own time
+            await anyio.sleep(0.05)
+        took = anyio.current_time() - began
+    assert ([tool.full_name for tool in tools], catalogue.missing(), starts(log)) == (["box.look_up"], {}, 2)
+    assert took > 1
 
 
 def definition(name: str = "t", **changes: Any) -> Definition:
@@ -183,7 +234,7 @@ def test_a_comparison_tells_words_from_what_calls_rely_on() -> None:
         "new": "it was added since the server was first listed",
     }
     assert (difference.reworded, difference.instructions) == (("a",), True)
-    assert [tool.name for tool in usable(pinned, found)] == ["a", "c"]
+    assert [tool.name for tool in shown(pinned, found)] == ["a", "b", "c"]
     assert (Listing.from_json(found.to_json()), pinned.pin == found.pin) == (found, False)
 
 

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from command_line import ROOT, called, steprelay
+from command_line import ROOT, answered, called, steprelay
 from stored_runs import action_now, stored_action, stored_run
 
 from journal.runs import StopReason
@@ -32,7 +34,7 @@ def loaded_by(*words: str) -> set[str]:
 
 
 def json_of(*words: str, cwd: Path) -> Any:
-    return json.loads(steprelay(*words, cwd=cwd).stdout)
+    return json.loads(answered(*words, cwd=cwd).stdout)
 
 
 @pytest.mark.e2e
@@ -43,17 +45,17 @@ def test_what_must_be_quick_loads_nothing_heavy(words: tuple[str, ...]) -> None:
 
 @pytest.mark.e2e
 def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
-    listed = steprelay("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
+    listed = answered("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
     assert names == [
-        *("serve", "run", "plan", "demo", "init", "approvals", "approve", "deny", "runs", "servers", "config"),
-        "tool-server",
+        *("serve", "run", "plan", "demo", "init", "approvals", "approve", "deny", "ui", "runs", "servers", "approver"),
+        *("audit", "policy", "config", "tool-server"),
     ]
-    listed = steprelay("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
+    listed = answered("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     assert [line.split()[0] for line in listed.splitlines() if line[2:3].strip()] == [
         *("list", "show", "watch", "resume", "cancel", "export", "import", "replay", "prune"),
     ]
-    assert "--grants" not in steprelay("run", "--help", cwd=tmp_path).stdout
+    assert "--grants" in answered("run", "--help", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     [
         (("run", " "), "the goal is empty"),
         (("run", "x" * 20_001), "at most 20,000 are taken"),
-        (("run", "x", "--grants", "f"), "--grants is not built yet"),
+        (("run", "x", "--grants", "f"), "f: cannot be read"),
         (("run", "x", "--plan", "nowhere.yaml"), "cannot be read"),
         (("run", "x", "--context", "nowhere.txt"), "cannot be read"),
         (("run", "x", "--approve", "maybe"), "'ask', 'deny', 'all'"),
@@ -103,9 +105,9 @@ def test_settings_that_cannot_be_used_exit_3_with_file_line_and_fix(
 def test_a_project_file_is_used_only_after_it_was_trusted(tmp_path: Path) -> None:
     file = tmp_path / "steprelay.yaml"
     file.write_text('mcpServers: {fs: {command: npx, args: ["-y", "server"], env: {TOKEN: "${FS_TOKEN:-}"}}}\n')
-    before = steprelay("config", "path", cwd=tmp_path)
-    trusted = steprelay("config", "trust", "steprelay.yaml", cwd=tmp_path)
-    after = steprelay("config", "path", cwd=tmp_path)
+    before = answered("config", "path", cwd=tmp_path)
+    trusted = answered("config", "trust", "steprelay.yaml", cwd=tmp_path)
+    after = answered("config", "path", cwd=tmp_path)
     assert (before.returncode, trusted.returncode, after.returncode) == (3, 0, 0)
     assert "steprelay config trust" in before.stderr
     assert "server fs: runs npx -y server" in trusted.stdout
@@ -146,13 +148,13 @@ def test_config_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.e2e
-async def test_a_parked_run_is_listed_shown_watched_and_exported(tmp_path: Path) -> None:
-    run_id = await stored_run()
-    action = await stored_action(run_id)
+def test_a_parked_run_is_listed_shown_watched_and_exported(tmp_path: Path) -> None:
+    run_id = anyio.run(stored_run)
+    action = anyio.run(stored_action, run_id)
     listed = json_of("runs", "list", "--json", cwd=tmp_path)["runs"]
     shown = json_of("runs", "show", run_id, "--json", cwd=tmp_path)
-    text = steprelay("runs", "show", run_id, cwd=tmp_path).stdout
-    watched = steprelay("runs", "watch", run_id, "--json", cwd=tmp_path)
+    text = answered("runs", "show", run_id, cwd=tmp_path).stdout
+    watched = answered("runs", "watch", run_id, "--json", cwd=tmp_path)
     exported = json_of("runs", "export", run_id, cwd=tmp_path)
     waiting = json_of("approvals", "--json", cwd=tmp_path)["actions"]
     assert [(line["run_id"], line["status"]) for line in listed] == [(run_id, "awaiting_approval")]
@@ -170,21 +172,21 @@ async def test_a_parked_run_is_listed_shown_watched_and_exported(tmp_path: Path)
 
 
 @pytest.mark.e2e
-async def test_what_was_typed_as_plain_text_reaches_the_terminal_escaped(tmp_path: Path) -> None:
-    run_id = await stored_run(goal="Clear\x1b[2J the \u202escreen")
-    await stored_action(run_id, {"to": "\x1b]0;owned\x07"})
+def test_what_was_typed_as_plain_text_reaches_the_terminal_escaped(tmp_path: Path) -> None:
+    run_id = anyio.run(partial(stored_run, goal="Clear\x1b[2J the \u202escreen"))
+    anyio.run(stored_action, run_id, {"to": "\x1b]0;owned\x07"})
     for words in (("runs", "show", run_id), ("approvals",), ("runs", "list"), ("runs", "watch", run_id)):
-        printed = steprelay(*words, cwd=tmp_path).stdout
+        printed = answered(*words, cwd=tmp_path).stdout
         assert printed
         assert "\x1b" not in printed
         assert "\u202e" not in printed
 
 
 @pytest.mark.e2e
-async def test_export_writes_a_file_that_only_holds_the_run(tmp_path: Path) -> None:
-    run_id = await stored_run()
-    ended = steprelay("runs", "export", run_id, "-o", "run.json", cwd=tmp_path)
-    refused = steprelay("runs", "export", run_id, "-o", "no/such/run.json", cwd=tmp_path)
+def test_export_writes_a_file_that_only_holds_the_run(tmp_path: Path) -> None:
+    run_id = anyio.run(stored_run)
+    ended = answered("runs", "export", run_id, "-o", "run.json", cwd=tmp_path)
+    refused = answered("runs", "export", run_id, "-o", "no/such/run.json", cwd=tmp_path)
     assert (ended.returncode, ended.stdout, refused.returncode) == (0, "", 2)
     assert json.loads((tmp_path / "run.json").read_text())["run"]["id"] == run_id
 

@@ -21,6 +21,7 @@ from downstream.servers.connection import Connection
 from downstream.servers.exchange import Exchange, new_exchange
 from downstream.servers.failures import CallFailed, ServerUnavailable
 from downstream.servers.life import Life
+from downstream.servers.listing_mend import Mender
 from downstream.servers.pool import open_pool
 from downstream.servers.stderr_tail import StderrTail
 from downstream.servers.transports import Surroundings, open_transport
@@ -42,7 +43,7 @@ def processes(log: Path) -> set[int]:
 
 async def test_a_server_is_started_at_its_first_call_only_and_answers_several(tmp_path: Path) -> None:
     log = tmp_path / "ledger"
-    async with open_pool([stdio("box", toys.ledger(log, seeded="yes"))], WORLD) as pool:
+    async with open_pool([stdio("box", toys.sdk_ledger(log, seeded="yes"))], WORLD) as pool:
         assert toys.children_of(os.getpid()) == []
         box = pool.connection("box")
         with anyio.fail_after(30):
@@ -296,7 +297,9 @@ async def test_what_was_written_to_a_closed_connection_is_known_not_to_be_sent()
     message = SessionMessage(JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"))
     around = Surroundings(Watchdog(None), StderrTail("odd"))
     with anyio.fail_after(20), new_exchange(Exchange()) as exchange:
-        async with open_transport(stdio("odd", odd("pages")), around, life=Life(), on_change=Changes().tell) as (
+        async with open_transport(
+            stdio("odd", odd("pages")), around, life=Life(), on_change=Changes().tell, mender=Mender()
+        ) as (
             _,
             writing,
         ):

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 from gate_case import open_runs
-from tool_connections import by_hand, text_of
+from tool_connections import by_hand, open_older_http, remote, text_of
 from toy_servers.by_hand import MODERN
 
 from downstream.servers.catalogue import Catalogue
@@ -46,7 +46,26 @@ async def test_tools_changed_while_connected_are_quarantined_and_not_called(tmp_
             await pool.connection("box").call("look", {}, timeout=10)
         assert not failed.value.may_have_run
         assert list(catalogue.quarantined()) == ["box.added", "box.look"]
-        assert [tool.full_name for tool in await catalogue.tools()] == []
+        assert [tool.full_name for tool in await catalogue.tools()] == ["box.look"]
+        assert catalogue.tool("box.look") is None
+
+
+@pytest.mark.parametrize("path", ["mcp", "older", "sse"])
+async def test_tools_changed_over_http_are_listed_again_and_held_against_their_pins(tmp_path: Path, path: str) -> None:
+    async with open_older_http(tmp_path / "log", module="changing_http_server") as toy, open_runs(tmp_path) as runs:
+        servers = [remote("box", toy.url.replace("mcp", path))]
+        async with open_pool(servers, World()) as pool:
+            catalogue, box = Catalogue(pool, runs.store.remembered, servers), pool.connection("box")
+            with anyio.fail_after(20):
+                assert [tool.full_name for tool in await catalogue.tools()] == ["box.grow"]
+                # Over HTTP the stream for such news is opened when the connection already stands.
+                while not catalogue.quarantined():
+                    await box.call("grow", {}, timeout=10)
+                    await anyio.sleep(0.1)
+                with pytest.raises(CallFailed, match=r"box\.added may not be called: it was added since"):
+                    await box.call("added", {}, timeout=10)
+                assert box.protocol == ("2025-11-25" if path == "older" else MODERN)
+                assert [tool.full_name for tool in await catalogue.tools()] == ["box.grow"]
 
 
 async def test_a_flood_of_changes_is_listed_a_few_times_only(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `steprelay run` tells the shell, whatever becomes of the run; each row is a process of its own."""
+"""What `steprelay run` tells the shell, whatever becomes of the run."""
 
 import json
 from collections.abc import Mapping
@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import toys
 from bad_input import LOOK, check_kept, check_words
-from command_line import steprelay
+from command_line import Command, answered, steprelay
 from products import call_step, script, write_settings
 
 from journal.outlet import Outlet
@@ -102,20 +103,27 @@ ROWS = {
 }
 
 
+@pytest.mark.parametrize(
+    "command", [answered, pytest.param(steprelay, marks=pytest.mark.slow)], ids=["here", "in a process"]
+)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
-async def test_the_exit_code_and_the_last_lines_say_how_a_run_ended(tmp_path: Path, row: Row) -> None:
+def test_the_exit_code_and_the_last_lines_say_how_a_run_ended(tmp_path: Path, row: Row, command: Command) -> None:
     said = script(*row.plan, revise=list(row.revise))
     config = write_settings(tmp_path, script=said, settings=row.settings)
-    ended = steprelay("run", GOAL, *row.options, "--config", str(config), cwd=tmp_path)
+    ended = command("run", GOAL, *row.options, "--config", str(config), cwd=tmp_path)
     assert ended.returncode == row.code, ended.stdout + ended.stderr
     check_words(ended.stdout, *row.told)
     assert ended.stderr == ""
-    async with open_store(tmp_path / "store.db", World(), Outlet(), owner="local") as store:
+    anyio.run(check_store, tmp_path, row)
+    assert len(toys.calls(tmp_path / "ledger.log", "add_item", "drop_item")) == row.writes
+
+
+async def check_store(folder: Path, row: Row) -> None:
+    async with open_store(folder / "store.db", World(), Outlet(), owner="local") as store:
         (run,) = await store.runs(limit=5)
     assert (run.status, run.stop_reason) == row.ends
     view = {"run_id": run.id, "status": run.status, "stop_reason": run.stop_reason}
-    await check_kept(tmp_path, view, *(["look"] if LOOK in row.plan else []))
-    assert len(toys.calls(tmp_path / "ledger.log", "add_item", "drop_item")) == row.writes
+    await check_kept(folder, view, *(["look"] if LOOK in row.plan else []))
 
 
 NOTHING_RUN: dict[str, tuple[int, tuple[str, ...], str, tuple[str, ...]]] = {

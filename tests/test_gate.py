@@ -256,7 +256,7 @@ async def test_a_private_read_that_would_leave_is_asked_for_and_its_approval_use
         assert await journal.park(None)
         assert await runs.store.intents(runs.run_id) == []
     assert isinstance(end, Called)
-    assert (end.effect, end.value.label) == (False, frozenset({"open:web"}))
+    assert (end.effect, end.value.label) == (False, frozenset({"open:web", "private:notes"}))
 
 
 async def test_long_arguments_are_for_the_page_or_a_terminal(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
     "list_runs": ([], ["status", "limit"]),
     "cancel_run": (["run_id"], ["reason"]),
 }
+APP_ONLY = ("panel_state", "panel_decide")
 FIELDS = [
     *("version", "run_id", "status", "stop_reason", "message", "answer", "steps", "step_list", "actions", "usage"),
     *("budget", "warnings", "sources", "contains_untrusted", "next_actions", "resources"),
@@ -54,7 +55,7 @@ async def test_the_handshake_and_the_list_of_tools_need_no_product(era: Era) -> 
         assert host.client.server_info is not None
         assert host.client.server_info.name == "steprelay"
         assert host.client.instructions == INSTRUCTIONS
-    assert [tool.name for tool in tools] == list(HINTS)
+    assert [tool.name for tool in tools if tool.name not in APP_ONLY] == list(HINTS)
 
 
 async def test_every_tool_sets_all_four_hints() -> None:
@@ -68,9 +69,9 @@ async def test_every_tool_sets_all_four_hints() -> None:
 
 
 async def test_only_approve_action_asks_hosts_to_prompt_every_time() -> None:
-    metas = {tool.name: tool.listed().meta for tool in HOST_TOOLS}
-    assert metas.pop("approve_action") == {"anthropic/requiresUserInteraction": True}
-    assert set(metas.values()) == {None}
+    asks = {tool.name: (tool.listed().meta or {}).get("anthropic/requiresUserInteraction") for tool in HOST_TOOLS}
+    assert asks.pop("approve_action") is True
+    assert set(asks.values()) == {None}
 
 
 async def test_every_client_is_shown_the_same_tools() -> None:
@@ -170,7 +171,7 @@ async def test_settings_that_do_not_hold_answer_every_call(tmp_path: Path, era: 
         raise SettingsError([problem])
 
     async with open_host(build_host_server(broken, state_key=STATE_KEY), era=era) as host:
-        assert len((await host.client.list_tools()).tools) == 5
+        assert len((await host.client.list_tools()).tools) == 5 + len(APP_ONLY)
         assert (await host.client.list_resources()).resources == []
         result = await host.call(tool, {name: given[name] for name in ARGUMENTS[tool][0]})
     assert result.is_error

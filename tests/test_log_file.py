@@ -42,6 +42,14 @@ def test_warnings_go_to_stderr_in_one_line_and_all_goes_to_the_file(capsys: pyte
     assert "hunter2" not in written
 
 
+def test_what_a_server_wrote_is_logged_escaped_and_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with own_root():
+        start_logging(Outlet())
+        logging.getLogger("test_log_file").warning("server_stderr", extra={"line": "a\x1b[31m\u202eb\nforged"})
+    for text in (capsys.readouterr().err, log_path().read_text()):
+        assert "server_stderr line=a\\u001b[31m\\u202eb\\nforged\n" in text
+
+
 def test_a_log_that_cannot_be_written_stops_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with own_root():
         start_logging(Outlet())

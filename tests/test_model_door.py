@@ -20,6 +20,7 @@ from downstream.model_port import (
     Models,
     Place,
     Rate,
+    Role,
 )
 from downstream.models.door import ATTEMPTS, Account, ModelDoor, NoModel
 from downstream.models.limiter import CAPACITY, ModelLimiter
@@ -112,9 +113,11 @@ async def test_a_recorded_reply_is_given_back_whole_and_nobody_is_asked_again(tm
                 "input_tokens": 100,
                 "output_tokens": 20,
                 "cached_tokens": 10,
+                "reasoning_tokens": 0,
                 "cost_usd": 0.5,
                 "cost_known": True,
                 "finish": "stop",
+                "requests": 1,
                 "retries": 0,
             },
         )
@@ -133,11 +136,49 @@ async def test_what_may_go_better_is_tried_again_and_every_try_is_paid(tmp_path:
     assert [round(pause, 3) for pause in clock.slept] == [0.5, 1.0]
 
 
-async def test_a_server_says_how_long_to_wait_within_bounds(tmp_path: Path) -> None:
-    fake, clock = Fake({"m": [failure("rate", after=3), failure("rate", after=9999)]}), Clock()
+async def test_a_server_says_how_long_to_wait(tmp_path: Path) -> None:
+    fake, clock = Fake({"m": [failure("rate", after=3), failure("rate", after=59)]}), Clock()
     async with open_run(tmp_path, world=clock.world()) as run:
         await fake.door(run.store.remembered, clock=clock).ask(await run.take(), "k", MEANING, REQUEST)
-    assert clock.slept == pytest.approx([3.15, 60.0])
+    assert clock.slept == pytest.approx([3.15, 61.95])
+
+
+async def test_a_server_that_wants_a_long_pause_is_not_asked_before_its_end_but_the_next_model_is(
+    tmp_path: Path,
+) -> None:
+    fake, clock = Fake({"m": [failure("rate", after=3600)]}), Clock()
+    async with open_run(tmp_path, world=clock.world(), limits=replace(LIMITS, seconds=1e6)) as run:
+        door = fake.door(run.store.remembered, "spare", clock=clock)
+        journal = await run.take()
+        replies = [await door.ask(journal, key, MEANING, REQUEST) for key in ("k", "l")]
+        clock.time += 3_800
+        replies.append(await door.ask(journal, "m", MEANING, REQUEST))
+    assert [reply.model for reply in replies] == ["spare", "spare", "m"]
+    assert (fake.asked, clock.slept) == ([("m", 0), ("spare", 0), ("spare", 0), ("m", 0)], [])
+
+
+async def test_what_a_model_does_not_take_is_in_the_event_and_an_effort_in_the_warnings(tmp_path: Path) -> None:
+    said = ModelReply("m", "fine", spent=Spent(9, 5, reasoning_tokens=4), left_out=("reasoning_effort", "tool_choice"))
+    async with open_run(tmp_path) as run:
+        door = Fake({"m": [said]}).door(run.store.remembered)
+        first = await door.ask(await run.take(), "k", MEANING, REQUEST)
+        assert await door.ask(await run.take(), "k", MEANING, REQUEST) == replace(first, replayed=True)
+        told = {"left_out": ["reasoning_effort", "tool_choice"], "reasoning_tokens": 4}
+        assert await run.data("model.called", "left_out", "reasoning_tokens") == [told]
+        assert (await run.store.run(run.id)).warnings == ("model m takes no reasoning_effort, so it was asked without",)
+
+
+async def test_room_to_think_in_is_set_aside_as_well(tmp_path: Path) -> None:
+    fake = Fake()
+
+    async def room_of(model: str, role: Role) -> int:
+        return LIMITS.tokens if (model, role) == ("m", "worker") else 0
+
+    models = Models(fake.complete, fake.rate_of, fake.warm_up, room_of)
+    async with open_run(tmp_path) as run:
+        door = ModelDoor(models, ModelSettings(model="m"), run.store.remembered)
+        with pytest.raises(BudgetReached, match="tokens"):
+            await door.ask(await run.take(), "k", MEANING, REQUEST)
 
 
 async def test_a_request_whose_end_nobody_saw_is_paid_with_its_prompt(tmp_path: Path) -> None:
@@ -294,8 +335,8 @@ async def test_waiting_before_another_try_can_be_cancelled(tmp_path: Path) -> No
 async def test_a_limiter_halves_on_refusal_waits_out_the_pause_and_recovers() -> None:
     clock = Clock()
     limiter, world = ModelLimiter(clock.sleep), clock.world()
-    limiter.refused(world, 10.0)
-    limiter.refused(world, 4.0)
+    limiter.refused(world, 10.0, began=clock.time)
+    limiter.refused(world, 4.0, began=clock.time)
     assert limiter.capacity == CAPACITY // 4
     async with limiter.slot(world):
         assert clock.slept == [10.5]
@@ -305,8 +346,20 @@ async def test_a_limiter_halves_on_refusal_waits_out_the_pause_and_recovers() ->
         limiter.answered()
     assert limiter.capacity == CAPACITY // 4 + 2
     for _ in range(10):
-        limiter.refused(world, 0)
+        limiter.refused(world, 0, began=clock.time)
     assert limiter.capacity == 1
+
+
+async def test_requests_that_were_refused_together_halve_once() -> None:
+    clock = Clock()
+    limiter, world = ModelLimiter(clock.sleep), clock.world()
+    began, clock.time = clock.time, clock.time + 1
+    for _ in range(5):
+        limiter.refused(world, 2.0, began=began)
+    assert limiter.capacity == CAPACITY // 2
+    async with limiter.slot(world) as later:
+        limiter.refused(world, 2.0, began=later)
+    assert limiter.capacity == CAPACITY // 4
 
 
 async def test_a_refusal_to_one_step_holds_all_others_back(tmp_path: Path) -> None:
@@ -315,7 +368,7 @@ async def test_a_refusal_to_one_step_holds_all_others_back(tmp_path: Path) -> No
         door = fake.door(run.store.remembered, clock=clock)
         await door.ask(await run.take(), "k", MEANING, REQUEST)
         assert (door.limiter("m").capacity, door.limiter("other").capacity) == (CAPACITY // 2, CAPACITY)
-        door.limiter("m").refused(clock.world(), 5)
+        door.limiter("m").refused(clock.world(), 5, began=clock.time)
         before = clock.time
         await door.ask(await run.take(), "l", MEANING, REQUEST)
         assert clock.time - before >= 5

@@ -1,13 +1,14 @@
 """What a provider's failure means, told from its status, class and words."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from downstream.model import is_loopback
-from downstream.model_port import FailureKind, FunctionUse, Message
+from downstream.model_port import FREE, FailureKind, FunctionUse, Message, ModelRequest, Place, Rate
 from downstream.models.errors import cleaned, failure_kind, failure_text
-from downstream.models.messages import reply_from, seconds, wire_message
+from downstream.models.messages import reply_from, seconds, wire_messages
+from downstream.models.prices import heard_of, is_loopback
 from journal.ledger import Spent
 
 KINDS: list[tuple[int | None, str, str, FailureKind]] = [
@@ -49,7 +50,10 @@ def test_a_failure_is_told_in_our_words_with_a_short_quotation_at_most() -> None
     )
     assert failure_text("bad_request", 404, raw) == 'its server did not take the request (HTTP 404): no model \\"m\\"'
     assert failure_text("auth", 401, "bad key sk-123").endswith("or the provider's variable (HTTP 401)")
-    assert failure_text("timeout", None, "litellm.Timeout: at /usr/lib/x.py") == "it gave no answer in time"
+    assert (
+        failure_text("timeout", None, "litellm.Timeout: at /usr/lib/x.py")
+        == "it gave no answer in time; model_options.timeout may be raised"
+    )
     assert failure_text("price", None, "") == "it gave no reply"
 
 
@@ -70,13 +74,27 @@ def test_a_quotation_holds_no_paths_classes_or_markup(text: str, said: str) -> N
 
 def test_a_message_of_another_model_goes_out_in_plain_words() -> None:
     uses = (FunctionUse("1", "f", '{"a": 1}'), FunctionUse("2", "g", "{broken"))
-    wire = wire_message(Message("assistant", "", uses, raw={"model": "other", "message": {"thinking": "x"}}), "mine")
+    said = Message("assistant", "", uses, raw={"model": "other", "message": {"thinking": "x"}})
+    wire, answer = wire_messages([said, Message("tool", "ok", answers="2")], "mine")
+    ids = [each.pop("id") for each in wire["tool_calls"]]
     calls = [{"name": "f", "arguments": '{"a": 1}'}, {"name": "g", "arguments": "{}"}]
     assert wire == {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": str(n + 1), "type": "function", "function": each} for n, each in enumerate(calls)],
+        "tool_calls": [{"type": "function", "function": each} for each in calls],
     }
+    assert answer == {"role": "tool", "content": "ok", "tool_call_id": ids[1]}
+
+
+def test_ids_of_other_models_calls_are_such_as_every_provider_takes_and_its_own_stay() -> None:
+    long = "call_1__thought__" + "A" * 300
+    own = Message("assistant", "", (FunctionUse("own", "f", "{}"),), raw={"model": "mine", "message": {"as": "said"}})
+    foreign = Message("assistant", "", (FunctionUse(long, "f", "{}"),), raw={"model": "other", "message": {}})
+    results = [Message("tool", "1", answers=long), Message("tool", "2", answers="own")]
+    wire = wire_messages([foreign, results[0], own, results[1]], "mine")
+    renamed = wire[0]["tool_calls"][0]["id"]
+    assert (len(renamed), renamed.isalnum(), wire[1]["tool_call_id"]) == (9, True, renamed)
+    assert (wire[2], wire[3]["tool_call_id"]) == ({"as": "said"}, "own")
 
 
 def test_a_refusal_that_stands_beside_the_content_is_one() -> None:
@@ -87,6 +105,22 @@ def test_a_refusal_that_stands_beside_the_content_is_one() -> None:
     choice = SimpleNamespace(message=message, finish_reason="stop")
     reply = reply_from("m", SimpleNamespace(choices=[choice]), Spent())
     assert (reply.finish, reply.text, reply.raw) == ("refusal", "", {"model": "m", "message": {"refusal": "no"}})
+
+
+def piece(text: str = "", **fields: Any) -> Any:
+    delta = SimpleNamespace(content=text, tool_calls=None, reasoning_content=None)
+    return SimpleNamespace(choices=[SimpleNamespace(delta=delta)], **fields)
+
+
+def test_a_stream_that_broke_off_took_what_it_said_else_what_went_and_came() -> None:
+    request = ModelRequest("planner", Place(), (Message("user", "x" * 400),), 100)
+    usage = SimpleNamespace(prompt_tokens=90, completion_tokens=1, prompt_tokens_details=None)
+    pieces = [piece("y" * 40), piece("z" * 40)]
+    assert heard_of(request, pieces, Rate(1.0, 4.0)) == Spent(100, 20, usd=0.00018)
+    assert heard_of(request, [piece(usage=usage), *pieces], None) == Spent(90, 20, cost_known=False)
+    pieces[0].choices[0].delta.tool_calls = [SimpleNamespace(function=SimpleNamespace(arguments="a" * 80))]
+    pieces[1].choices[0].delta.reasoning_content = "Hm. " * 10
+    assert heard_of(request, pieces, FREE).output_tokens == 50
 
 
 def test_a_pause_that_is_a_date_or_nonsense_is_none() -> None:

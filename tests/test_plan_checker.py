@@ -333,6 +333,7 @@ def test_a_worker_without_its_tools_leaves_the_list_with_a_warning() -> None:
 
 def test_a_rule_or_sink_for_a_tool_that_its_server_does_not_have_is_a_warning() -> None:
     rules = [{"deny": "notes.serch"}, {"ask": "notes.del_*"}, {"allow": "notes.*"}, {"deny": "*.wipe"}, {"deny": "x.y"}]
+    rules.append({"deny": "notes.resources/read"})
     policy = PolicySettings.model_validate_json(json.dumps({"rules": rules, "sinks": {"outbox.sent": ["/to"]}}))
     assert idle_patterns(policy, [tool.full_name for tool in TOOLS]) == [
         "policy.rules[0]: no server has a tool 'notes.serch'; did you mean 'notes.search'?",

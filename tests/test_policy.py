@@ -2,22 +2,22 @@
 
 import pytest
 from gate_case import tool
-from hypothesis import given
-from hypothesis import strategies as st
 
 from downstream.gate.matchers import MISSING, at_pointer, holds
 from downstream.gate.policy import Verdict, decide
-from downstream.policy_settings import Matcher, PolicySettings, Verb
+from downstream.policy_settings import Matcher, PolicyRule, PolicySettings, Verb
 from downstream.tools import ToolClass
-from journal.actions import LEVELS
 from journal.values import Json, JsonObject
 
-STRICTNESS: tuple[Verb, ...] = ("allow", "ask", "deny")
+
+def loose(policy: JsonObject) -> PolicySettings:
+    """A policy whose rules may be dead: what decides must not depend on that."""
+    read = PolicySettings.model_validate(policy | {"rules": []}, strict=False)
+    return read.model_copy(update={"rules": tuple(map(PolicyRule.model_validate, policy.get("rules", ())))})
 
 
 def decided(policy: JsonObject, arguments: JsonObject | None = None, class_: ToolClass = "write") -> Verdict:
-    settings = PolicySettings.model_validate(policy, strict=False)
-    return decide(settings, tool("shop.buy", class_, ["item", "price"]), arguments or {})
+    return decide(loose(policy), tool("shop.buy", class_, ["item", "price"]), arguments or {})
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,21 @@ def test_a_condition_that_cannot_be_told_fits_deny_and_ask_but_no_allow(
         ({"host_in": ["example.org"]}, "ana@example.org", True),
         ({"host_in": ["example.org:81"]}, "example.org:81", True),
         ({"host_in": ["example.org"]}, "/local/file", None),
+        ({"host_in": ["example.org"]}, "mailto:ana@example.org", True),
+        ({"host_in": ["example.org"]}, "https://example.org./x", True),
+        ({"host_in": ["example.org"]}, "eve@evil.net,ana@example.org", None),
+        ({"host_in": ["example.org"]}, "https://eve@evil.net@example.org/", None),
+        ({"host_in": ["evil.net"]}, "Eve <eve@evil.net>", None),
+        ({"host_in": ["evil.net"]}, "https:/evil.net/", None),
+        ({"host_in": ["evil.net"]}, "https://ev%69l.net/", None),
+        ({"host_in": ["evil.net"]}, "https://\uff45vil.net/", None),
+        ({"host_in": ["evil.net"]}, "https://evil.net:port/", None),
+        ({"host_in": ["127.0.0.1"]}, "http://127.0.0.1:80/", True),
+        ({"host_in": ["127.0.0.1"]}, "http://127.1/", None),
+        ({"host_in": ["127.0.0.1"]}, "http://0x7f000001/", None),
+        ({"host_in": ["[0:0::1]"]}, "http://[::1]:80/", True),
+        ({"host_in": ["[::1]:80"]}, "http://[0:0:0:0:0:0:0:1]:80/", True),
+        ({"host_in": ["::1"]}, "http://[::1/", None),
         ({"path_under": "/srv/docs"}, "/srv/docs/a/../b", True),
         ({"path_under": "/srv/docs"}, "/srv/docs/../secret", False),
         ({"path_under": "/srv/docs"}, "/srv/docs2", False),
@@ -120,6 +135,8 @@ def test_a_condition_that_cannot_be_told_fits_deny_and_ask_but_no_allow(
         ({"max_len": 3}, "abc", True),
         ({"max_len": 3}, "abcd", False),
         ({"max_len": 3}, 1234, None),
+        ({"max_len": 2}, ["abc", "d"], True),
+        ({"max_len": 2}, ["a", "b", "c"], False),
         ({"absent": True}, MISSING, True),
         ({"absent": True}, "x", False),
         ({"absent": False}, MISSING, False),
@@ -141,40 +158,3 @@ def test_a_pointer_leads_through_objects_lists_and_escapes_or_nowhere() -> None:
 def test_a_rule_may_let_private_data_leave_by_an_egress_tool_only() -> None:
     policy: JsonObject = {"rules": [{"allow": "shop.buy", "tainted": "allow"}]}
     assert [decided(policy, class_=class_).waived for class_ in ("egress", "read", "write")] == [True, False, False]
-
-
-conditions = st.sampled_from(["equals", "gt", "lt"]).flatmap(
-    lambda name: st.integers(0, 3).map(lambda number: {name: number})
-)
-
-
-def rule(verb: str, glob: str, when: JsonObject | None) -> JsonObject:
-    return {verb: glob} | ({"when": {"/price": when}} if when else {})
-
-
-rules = st.builds(
-    rule, st.sampled_from(STRICTNESS), st.sampled_from(["shop.buy", "shop.*", "shop.sell"]), st.none() | conditions
-)
-prices = st.sampled_from([None, 0, 1, 2, 3, "1", [1, 3]])
-classes = st.sampled_from(["read", "egress", "write", "destructive", "unknown"])
-
-
-@given(st.lists(rules, max_size=4, unique_by=str), rules, prices, classes)
-def test_adding_a_deny_never_allows_more(
-    before: list[JsonObject], added: JsonObject, price: Json, class_: ToolClass
-) -> None:
-    denied = {"deny": next(iter(added.values())), **{key: item for key, item in added.items() if key == "when"}}
-    arguments = {} if price is None else {"price": price}
-    without = decided({"rules": before}, arguments, class_)
-    given_too = decided({"rules": [*before, denied] if denied not in before else before}, arguments, class_)
-    assert STRICTNESS.index(given_too.verb) >= STRICTNESS.index(without.verb)
-    if given_too.verb == without.verb == "ask":
-        assert LEVELS.index(given_too.level) >= LEVELS.index(without.level)
-
-
-@given(st.lists(rules, max_size=5, unique_by=str), st.permutations(range(5)), prices)
-def test_the_order_of_rules_means_nothing(written: list[JsonObject], order: list[int], price: Json) -> None:
-    shuffled = [written[place] for place in order if place < len(written)]
-    arguments = {} if price is None else {"price": price}
-    one, other = decided({"rules": written}, arguments), decided({"rules": shuffled}, arguments)
-    assert (one.verb, one.level, sorted(one.reasons)) == (other.verb, other.level, sorted(other.reasons))

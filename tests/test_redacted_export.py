@@ -211,6 +211,10 @@ REPLIES: dict[str, tuple[JsonObject, JsonObject]] = {
         reply("worker", text='{"tool": "submit_report", "arguments": {"status": "done", "output_json": "{}"}}'),
         {"text": '{"tool": "submit_report", "arguments": {"status": "done", "output_json": "{}"}}'},
     ),
+    "a link that is read": (
+        reply("worker", uses=[{"name": "read_resource", "arguments": '{"uri": "doc://Kurt", "server": "mail"}'}]),
+        {"uses": [{"name": "read_resource", "arguments": '{"uri": "xxx://Xxxx", "server": "mail"}'}]},
+    ),
     "a text": (reply("compose", text='Dear {"status": "done"}'), {"text": 'Xxxx {"xxxxxx": "xxxx"}'}),
 }
 
@@ -236,7 +240,8 @@ VALUES: dict[str, tuple[Json, Json]] = {
         {
             "called": {
                 "call": "c_abcdefgh",
-                "tool": "mail.send",
+                "tool": "mail.resources/read",
+                "links": ["doc://Kurt"],
                 "ok": True,
                 "value": {"data": "done", "label": ["private:mail"]},
             }
@@ -244,7 +249,8 @@ VALUES: dict[str, tuple[Json, Json]] = {
         {
             "called": {
                 "call": "c_abcdefgh",
-                "tool": "mail.send",
+                "tool": "mail.resources/read",
+                "links": ["xxx://Xxxx"],
                 "ok": True,
                 "value": {"data": "xxxx", "label": ["private:mail"]},
             }

@@ -120,7 +120,8 @@ def test_pictures_and_sounds_become_blobs_and_links_and_resources_text() -> None
         "inside",
     ]
     blobs = (Blob("image", "image/png", b"\x89PNG"), Blob("resource note://2", "application/octet-stream", b"\x89PNG"))
-    assert normalise(result) == Normalised(True, "\n".join(lines), "\n".join(lines), False, blobs)
+    said = "\n".join(lines)
+    assert normalise(result) == Normalised(True, said, said, False, blobs, links=("file:///a.txt",))
 
 
 async def test_a_large_text_is_kept_whole_and_shown_as_head_tail_and_handle(tmp_path: Path) -> None:

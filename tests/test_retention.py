@@ -72,7 +72,7 @@ async def test_every_table_with_rows_of_a_run_is_known_to_what_removes_them(tmp_
             "SELECT t.name FROM sqlite_master t, pragma_table_info(t.name) c WHERE t.type = 'table' AND c.name = 'run'"
         )
         of_run = {name for (name,) in await rows(store, sql)}
-    assert of_run == {*OF_RUN, "ledger", "audit"}
+    assert of_run == {*OF_RUN, "ledger", "audit", "grants"}
 
 
 async def test_an_unfinished_run_stays_however_old_it_is(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import open_terminal, steprelay
+from command_line import answered, open_terminal, steprelay
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +23,7 @@ def settings(folder: Path, *, delay: float = 0, **more: Any) -> list[str]:
 
 
 def listed(folder: Path, option: list[str]) -> list[Any]:
-    runs: list[Any] = json.loads(steprelay("runs", "list", "--json", *option, cwd=folder).stdout)["runs"]
+    runs: list[Any] = json.loads(answered("runs", "list", "--json", *option, cwd=folder).stdout)["runs"]
     return runs
 
 
@@ -56,18 +56,18 @@ def test_a_context_can_come_from_stdin(tmp_path: Path) -> None:
     option = settings(tmp_path)
     ended = steprelay("run", "say hello", "--context", "-", *option, cwd=tmp_path, stdin="known: all")
     run_id = listed(tmp_path, option)[0]["run_id"]
-    exported = json.loads(steprelay("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    exported = json.loads(answered("runs", "export", run_id, *option, cwd=tmp_path).stdout)
     assert (ended.returncode, exported["run"]["context"], exported["run"]["goal_label"]) == (0, "known: all", "user")
 
 
 def test_a_plan_is_printed_changed_and_followed(tmp_path: Path) -> None:
     option = settings(tmp_path)
-    printed = steprelay("plan", "say hello", *option, cwd=tmp_path)
-    written = steprelay("plan", "say hello", "-o", "plan.yaml", *option, cwd=tmp_path)
+    printed = answered("plan", "say hello", *option, cwd=tmp_path)
+    written = answered("plan", "say hello", "-o", "plan.yaml", *option, cwd=tmp_path)
     assert printed.stdout == "steps:\n- id: write\n  title: Write it\n  kind: compose\n  task: Write.\n"
     assert (written.stdout, (tmp_path / "plan.yaml").read_text()) == ("", printed.stdout)
     (tmp_path / "plan.yaml").write_text(printed.stdout.replace("Write it", "Write it well"))
-    ended = steprelay("run", "say hello", "--plan", "plan.yaml", *option, cwd=tmp_path)
+    ended = answered("run", "say hello", "--plan", "plan.yaml", *option, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "▶ write            Write it well" in ended.stdout
 
@@ -77,9 +77,9 @@ def test_an_invalid_plan_exits_2_with_everything_that_is_wrong_and_begins_no_run
     steps = [{"id": "a", "kind": "call", "tool": "nope.x", "needs": ["zz"]}, {"id": "a", "kind": "walk"}]
     (tmp_path / "bad.json").write_text(json.dumps({"steps": steps}))
     (tmp_path / "none.json").write_text("[]")
-    ended = steprelay("run", "x", "--plan", "bad.json", *option, cwd=tmp_path)
-    detached = steprelay("run", "x", "--detach", "--plan", "bad.json", *option, cwd=tmp_path)
-    none = steprelay("run", "x", "--plan", "none.json", *option, cwd=tmp_path)
+    ended = answered("run", "x", "--plan", "bad.json", *option, cwd=tmp_path)
+    detached = answered("run", "x", "--detach", "--plan", "bad.json", *option, cwd=tmp_path)
+    none = answered("run", "x", "--plan", "none.json", *option, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "unknown tool 'nope.x'" in ended.stderr
     assert "kind 'walk' is unknown" in ended.stderr
@@ -89,7 +89,7 @@ def test_an_invalid_plan_exits_2_with_everything_that_is_wrong_and_begins_no_run
 
 def test_without_a_model_it_exits_3_with_the_ways_to_get_one(tmp_path: Path) -> None:
     for words in (["run", "x"], ["run", "x", "--detach"], ["plan", "x"]):
-        ended = steprelay(*words, cwd=tmp_path)
+        ended = answered(*words, cwd=tmp_path)
         assert (ended.returncode, ended.stdout) == (3, ""), ended.stderr
         assert "three ways to get one" in ended.stderr
 
@@ -106,17 +106,17 @@ def test_an_interrupted_run_exits_130_says_how_to_go_on_and_goes_on(tmp_path: Pa
         assert terminal.end() == 130
     told = terminal.seen.partition("go on with: ")[2].split()
     settings(tmp_path)
-    shown = steprelay(*told[1:3], told[3], *option, cwd=tmp_path)
+    shown = answered(*told[1:3], told[3], *option, cwd=tmp_path)
     assert (told[1:3], shown.returncode) == (["runs", "resume"], 0), shown.stderr
     assert [run["status"] for run in listed(tmp_path, option)] == ["succeeded"]
 
 
 def test_an_ended_run_is_reopened_with_another_budget(tmp_path: Path) -> None:
     option = settings(tmp_path)
-    steprelay("run", "say hello", *option, cwd=tmp_path)
+    answered("run", "say hello", *option, cwd=tmp_path)
     run_id = listed(tmp_path, option)[0]["run_id"]
-    again = steprelay("runs", "resume", run_id, "--budget", "usd=5", *option, cwd=tmp_path)
-    exported = json.loads(steprelay("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    again = answered("runs", "resume", run_id, "--budget", "usd=5", *option, cwd=tmp_path)
+    exported = json.loads(answered("runs", "export", run_id, *option, cwd=tmp_path).stdout)
     assert again.returncode == 0, again.stderr
     assert (exported["run"]["options"]["reopened"], exported["run"]["options"]["budget"]["usd"]) == (1, 5.0)
     assert [event["type"] for event in exported["events"]].count("run.ended") == 2
@@ -125,9 +125,9 @@ def test_an_ended_run_is_reopened_with_another_budget(tmp_path: Path) -> None:
 @pytest.mark.parametrize("as_json", [True, False], ids=["events", "lines"])
 def test_resuming_a_run_that_succeeded_says_so_first_and_shows_only_what_is_new(tmp_path: Path, as_json: bool) -> None:
     option = [*settings(tmp_path), *(["--json"] if as_json else [])]
-    begun = steprelay("run", "say hello", *option, cwd=tmp_path)
+    begun = answered("run", "say hello", *option, cwd=tmp_path)
     run_id = listed(tmp_path, option[:2])[0]["run_id"]
-    again = steprelay("runs", "resume", run_id, *option, cwd=tmp_path)
+    again = answered("runs", "resume", run_id, *option, cwd=tmp_path)
     assert again.returncode == 0
     assert again.stderr == f"Run {run_id} had ended with success: only its answer is asked for again.\n"
     if as_json:
@@ -150,9 +150,9 @@ def test_a_detached_run_prints_its_id_and_ends_without_us(tmp_path: Path) -> Non
 def test_a_detached_run_can_be_cancelled(tmp_path: Path) -> None:
     option = settings(tmp_path, delay=60)
     run_id = steprelay("run", "say hello", "--detach", *option, cwd=tmp_path).stdout.strip()
-    cancelled = steprelay("runs", "cancel", run_id, *option, cwd=tmp_path)
-    again = steprelay("runs", "cancel", run_id, *option, cwd=tmp_path)
-    watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
+    cancelled = answered("runs", "cancel", run_id, *option, cwd=tmp_path)
+    again = answered("runs", "cancel", run_id, *option, cwd=tmp_path)
+    watched = answered("runs", "watch", run_id, *option, cwd=tmp_path)
     assert (cancelled.returncode, again.returncode, watched.returncode) == (0, 0, 130)
     assert cancelled.stdout == f"Run {run_id} is cancelled.\n"
 
@@ -164,8 +164,8 @@ def test_a_run_that_nobody_can_drive_is_cancelled_here(tmp_path: Path) -> None:
         os.kill(terminal.process.pid, signal.SIGKILL)
         terminal.end()
     run_id = listed(tmp_path, option)[0]["run_id"]
-    watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
-    cancelled = steprelay("runs", "cancel", run_id, "--reason", "no more", *option, cwd=tmp_path)
+    watched = answered("runs", "watch", run_id, *option, cwd=tmp_path)
+    cancelled = answered("runs", "cancel", run_id, "--reason", "no more", *option, cwd=tmp_path)
     assert (watched.returncode, cancelled.returncode) == (2, 0)
     assert "stands still" in watched.stderr
     assert [run["status"] for run in listed(tmp_path, option)] == ["cancelled"]

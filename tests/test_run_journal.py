@@ -278,7 +278,8 @@ async def test_the_end_withdraws_what_waits_except_what_only_a_person_can_tell(t
         assert [(await store.action(action.id)).state for action in (call, unknown)] == ["withdrawn", "waiting"]
         assert (await store.decide(unknown, Decision("done", "person", "terminal"))).handled
         assert (await store.events(run.id))[2].type == "action.waiting"
-        assert await rows(store, "SELECT type FROM audit") == [("run.ended",), ("action.decided",)]
+        lines = [("action.asked",), ("action.asked",), ("run.ended",), ("action.decided",)]
+        assert await rows(store, "SELECT type FROM audit") == lines
 
 
 WRITES: dict[str, Callable[[RunJournal, Action], Awaitable[Any]]] = {

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from downstream.json_shape import is_array, is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.models.replies import ReplyErrors, found_in, objects_in, tidied
+from downstream.models.replies import ReplyErrors, broken_json, found_in, objects_in, tidied
 from downstream.models.schemas import for_function, for_reply
 
 Json = Any
@@ -287,6 +287,37 @@ PLAN = '{"steps": []}'
 )
 def test_json_is_found_wherever_the_model_put_it(text: str) -> None:
     assert found_in(ModelReply("m", text), "submit_plan", FORM) == {"steps": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ('{"a": [1, 2,], "b": "x,]",}', {"a": [1, 2], "b": "x,]"}),
+        ('{"a": "one\ntwo"}', {"a": "one\ntwo"}),
+        ('Here: {"a": {"b": 1,},} Done.', {"a": {"b": 1}}),
+        ('```json\n{"a": [{"b": "say \\"hi\\","},]}\n```', {"a": [{"b": 'say "hi",'}]}),
+    ],
+    ids=["commas", "a line break", "in prose", "fenced"],
+)
+def test_small_slips_are_read_as_they_are_meant(text: str, data: Json) -> None:
+    assert next(objects_in(text)) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": "Find out wh', 'it breaks off within the string that begins "\\"Find out wh"'),
+        ('Sure: {"a": [1,', "it breaks off after"),
+        ('```json\n{"a": 1 "b"}\n```', 'Expecting \',\' delimiter at "\\"b\\"}" (line 1, column 9)'),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ("prose", None),
+        ('{"a": 1}', None),
+    ],
+    ids=["a string", "a list", "a comma", "a number", "none", "whole"],
+)
+def test_json_that_is_broken_is_told_where_it_breaks(text: str, why: str | None) -> None:
+    told = broken_json(text)
+    assert told is None if why is None else (told is not None and why in told)
 
 
 def test_a_call_of_the_name_counts_before_the_text_and_other_calls_do_not_count() -> None:

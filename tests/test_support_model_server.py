@@ -309,7 +309,7 @@ def test_decisions_of_a_reviser_are_told_apart_by_the_steps_already_added() -> N
 
 def decided_by(rules: list[Rule], prompt: str) -> str:
     body = {"model": "m", "messages": [{"role": "user", "content": f"{prompt}\nreply with JSON: revise_plan"}]}
-    request = read_request("openai", body, {})
+    request = read_request("openai", body, headers={})
     chosen: Any = next(rule["reply"].get("json") for rule in rules if fits(rule.get("when", {}), request))
     return str(chosen["decision"])
 

@@ -40,6 +40,23 @@ server.run()
 """
 
 
+ANSWERS: list[tuple[str, dict[str, Any]]] = [
+    ("read_item", {"key": "seeded"}),
+    ("read_item", {"key": "unknown"}),
+    ("add_item", {"key": "k", "value": "v"}),
+    ("drop_item", {"key": "k"}),
+    ("unlabelled", {"x": "1"}),
+    ("meet", {"name": "alone", "parties": 1}),
+    ("slow", {"seconds": 0}),
+    ("fail", {"text": "out of order"}),
+    ("image", {}),
+    ("empty", {}),
+    ("echo", {"text": "as it is"}),
+    ("look_up_web", {"query": "news"}),
+    ("big", {"kilobytes": 1}),
+]
+
+
 async def call(host: Host, tool: str, **arguments: Any) -> tuple[bool, str]:
     result = await host.call(tool, arguments, within=20)
     return bool(result.is_error), text_of(result)
@@ -61,6 +78,21 @@ async def test_the_ledger_writes_down_every_call_and_keeps_items(tmp_path: Path,
         assert {line["pid"] for line in toys.calls(log)} == {host.pid}
     tools = [line["tool"] for line in toys.calls(log)]
     assert tools == ["read_item", "add_item", "read_item", "drop_item", "read_item", "fail"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_quick_ledger_lists_and_answers_as_the_one_that_is_made_with_the_sdk(
+    tmp_path: Path, era: Era
+) -> None:
+    said: list[tuple[Any, ...]] = []
+    for made in (toys.ledger, toys.sdk_ledger):
+        async with open_stdio_host(made(tmp_path / made.__name__, seeded="yes"), era=era) as host:
+            tools = (await host.client.list_tools()).tools
+            results = [await host.call(tool, arguments, within=20) for tool, arguments in ANSWERS]
+            kept = [(result.content, result.structured_content, result.is_error) for result in results]
+            said.append((host.client.instructions, tools, kept, host.client.protocol_version))
+    assert said[0] == said[1]
+    assert {tool.name for tool in said[0][1]} == {tool for tool, _ in ANSWERS} | {"crash"}
 
 
 async def test_the_ledger_shows_one_tool_of_each_class_and_results_of_each_kind(tmp_path: Path) -> None:

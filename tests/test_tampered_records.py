@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journals import change, dump, rows
+from journals import change, dump, rows, unguard
 from recorded_runs import KINDS, open_recorded, recorded_once
 
+from journal.canonical import digest
 from journal.database import Transaction
 from journal.outlet import Outlet
 from journal.seals import seal_of
@@ -151,6 +152,14 @@ TAMPERED: dict[str, tuple[list[tuple[Any, ...]], str]] = {
         [('UPDATE intents SET arguments = \'{"key": "Paul"}\'',)],
         "its arguments are not those that were sent",
     ),
+    "what was bound, with its hash": (
+        [("UPDATE actions SET binding = '{}', hash = ?", digest({}))],
+        "the audit tells of a decision about something else",
+    ),
+    "what was sent, with its hash": (
+        [('UPDATE intents SET arguments = \'{"key": "Paul"}\', arguments_hash = ?', digest({"key": "Paul"}))],
+        "the audit tells of other arguments, or of another place in the plan",
+    ),
     "an audit line": (
         [("UPDATE audit SET data = replace(data, 'succeeded', 'failed')",)],
         "the chain does not hold there",
@@ -210,6 +219,7 @@ async def test_a_record_that_was_changed_is_named(tmp_path: Path) -> None:
     unnamed: dict[str, tuple[str, ...]] = {}
     async with open_store(tmp_path / "store.db", World(), Outlet(), owner="local") as store:
         saved = await dump(store)
+        await unguard(store)
         for what, (changes, named) in TAMPERED.items():
             for sql, *parameters in changes:
                 assert sql == RESEALED or await change(store, sql, *parameters) > 0, what

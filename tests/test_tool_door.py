@@ -25,6 +25,26 @@ def made(log: Path) -> list[str]:
     return [json.loads(line)["tool"] for line in log.read_text().splitlines()] if log.exists() else []
 
 
+async def test_a_call_of_a_server_that_is_not_there_says_so_and_why(tmp_path: Path) -> None:
+    servers = [stdio("box", ["no-such-command"])]
+    async with open_runs(tmp_path) as runs, open_pool(servers, World()) as pool:
+        catalogue = Catalogue(pool, runs.store.remembered, servers)
+        gate = make_gate(catalogue, Rules(PolicySettings(), ApprovalSettings(), servers), pool=pool)
+        door, journal = make_call_tool(gate, pool, lambda out: {}), await runs.drive()
+        with anyio.fail_after(30):
+            refused = [await door(journal, call(f"{name}.look", key=name)) for name in ("box", "chest")]
+    why = "command 'no-such-command' was not found; install it or give its full path"
+    assert refused == [
+        Refused("box.look", f"box.look cannot be called: tool server box is not connected: {why}", "gate", True),
+        Refused(
+            "chest.look",
+            'no server has a tool "chest.look"; this step lists it, but it is there no longer',
+            "gate",
+            True,
+        ),
+    ]
+
+
 async def test_calls_reach_a_real_server_only_as_settings_and_people_let_them(tmp_path: Path) -> None:
     log = tmp_path / "ledger"
     servers = [stdio("box", toys.ledger(log))]

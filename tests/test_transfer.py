@@ -88,7 +88,7 @@ async def test_an_imported_run_is_exported_again_as_it_came(tmp_path: Path) -> N
         "actions": 1,
         "events": 3,
     } | {
-        "audit": 2,
+        "audit": 3,
         "tools": 1,
         "artifacts": 1,
     }

@@ -200,7 +200,7 @@ async def test_an_approved_call_that_was_lost_needs_a_word_and_not_its_old_appro
         assert lost.action != asked.action
         assert (await runs.store.action(lost.action)).kind == "unknown"
         lines = [row["type"] for row in await runs.store.database.read(lambda tx: tx.rows("SELECT type FROM audit"))]
-    assert lines == ["action.decided", "intent.begun", "intent.unknown"]
+    assert lines == ["action.asked", "action.decided", "intent.begun", "intent.unknown", "action.asked"]
     assert there.sent == [SENT]
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -84,3 +85,68 @@ def test_where_there_is_no_shell_commands_are_started_as_they_are(tmp_path: Path
     with open_watchdog(tmp_path / "no-shell") as watchdog:
         assert watchdog == Watchdog(None)
         assert watchdog.guarded("node", ["server.js"]) == ["node", "server.js"]
+
+
+WATCHING = """
+import sys
+from downstream.servers.watchdog import open_watchdog
+
+with open_watchdog() as watchdog:
+    print(watchdog.alive, flush=True)
+    sys.stdin.read()
+"""
+
+
+def left_folder(folder: Path, name: str, *, age: float = 120, pipe: bool = True) -> Path:
+    """What a process leaves that is killed right after it began."""
+    left = folder / f"steprelay-{name}"
+    left.mkdir()
+    os.mkfifo(left / "alive") if pipe else (left / "alive").touch()
+    made = time.time() - age
+    os.utime(left / "alive", (made, made))
+    return left
+
+
+def test_what_dead_processes_left_behind_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    dead = [left_folder(tmp_path, f"dead{number}") for number in range(3)]
+    kept = [
+        left_folder(tmp_path, "young", age=10),
+        left_folder(tmp_path, "file", pipe=False),
+        left_folder(tmp_path, "held"),
+        left_folder(tmp_path, "full"),
+        tmp_path / "steprelay-other",
+        tmp_path / "steprelay-link",
+    ]
+    (kept[3] / "more").touch()
+    kept[4].mkdir()
+    kept[5].symlink_to(left_folder(tmp_path, "linked", age=10))
+    held = os.open(kept[2] / "alive", os.O_RDWR)
+    try:
+        with open_watchdog(temporary=tmp_path) as watchdog:
+            assert watchdog.alive is not None
+            assert watchdog.alive.parents[1] == tmp_path
+            assert [left.exists() for left in dead] == [False] * 3
+            assert [left.exists() for left in kept] == [True] * 6
+            assert (kept[2] / "alive").exists()
+            with open_watchdog(temporary=tmp_path):
+                # The pipe of one at work is held, however old it is.
+                os.utime(watchdog.alive, (1, 1))
+            with open_watchdog(temporary=tmp_path):
+                assert watchdog.alive.exists()
+    finally:
+        os.close(held)
+
+
+@pytest.mark.e2e
+def test_a_process_killed_before_it_started_anything_leaves_nothing_for_long(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "TMPDIR": str(tmp_path)}
+    places: list[Path] = []
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", WATCHING], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as owner:
+            assert owner.stdout is not None
+            places.append(Path(owner.stdout.readline().strip()))
+            assert [place.exists() for place in places] == [*[False] * (len(places) - 1), True]
+            owner.kill()
+        os.utime(places[-1], (1, 1))

@@ -57,6 +57,15 @@ async def test_a_model_that_writes_prose_is_reminded_once_and_then_asked_for_its
         assert bench.requests[4].name == "next_action"
 
 
+async def test_a_model_whose_json_breaks_off_is_told_where(tmp_path: Path) -> None:
+    replies = turns(prose('{"tool": "notes__search", "arguments": {"query": "bud'), report())
+    async with open_bench(tmp_path, say=replies, act=called, tools=TOOLS) as bench:
+        await bench.outcome(worker_step())
+        told = last_message(bench.requests[1]).content
+        assert told.startswith('not JSON: it breaks off within the string that begins "\\"bud"\n')
+        assert "Call a function now" in told
+
+
 async def test_a_model_that_never_calls_anything_fails_the_step(tmp_path: Path) -> None:
     async with open_bench(tmp_path, say=turns(prose("Let me think about it."))) as bench:
         bench.retries = 0

@@ -7,20 +7,25 @@ from downstream.door import Refused, Waiting
 from downstream.servers.listing import fingerprint_of
 from journal.actions import APPROVED_SECONDS, LEVELS, Action, Level, NewAction
 from journal.canonical import digest
+from journal.grants import Grant, Leave
 from journal.run_journal import RunJournal
 from journal.values import JsonObject
 
+from .grants import granted
+from .origins import sources_of
 from .policy import Verdict
 from .prompt_text import call_question, is_shown, quoted
 from .stages import Case, Gate
-from .targets import targets
+from .targets import argument_of, targets
+
+TOO_LONG = "its arguments are too long to be shown by a host"
 
 
 @dataclass(frozen=True)
 class Approved:
-    """The call may go out; `action` is the approval that it uses up, if it needed one."""
+    """The call may go out; `leave` is the approval or the grant that it uses up, if it needed one."""
 
-    action: Action | None = None
+    leave: Leave | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
     arguments, call = case.call.arguments.data, case.call
     server = gate.servers.get(case.tool.server)
     if not is_shown(arguments):
-        verdict = verdict.asking("person", "its arguments are too long to be shown by a host")
+        verdict = verdict.asking("person", TOO_LONG)
     binding: JsonObject = {
         "v": 1,
         "owner": case.run.owner,
@@ -55,7 +60,7 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
         "arguments": arguments,
         "policy": digest([gate.policy.model_dump(mode="json"), case.tool.class_]),
     }
-    first = tuple(dict.fromkeys(_name(pointer) for pointer, _ in targets(case.tool, arguments, gate.policy)))
+    first = tuple(dict.fromkeys(argument_of(pointer) for pointer, _ in targets(case.tool, arguments, gate.policy)))
     return NewAction(
         key=approval_key(call.key),
         kind="call",
@@ -70,6 +75,7 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
         reasons=verdict.reasons,
         expires_in=gate.approvals.pending_hours * 3600,
         edit_of=case.edited.edit_of if case.edited else None,
+        sources=sources_of(case, first),
     )
 
 
@@ -96,6 +102,11 @@ async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict
     if (secret := _hidden_target(gate, journal, case)) is not None:
         reason = f"its target {secret} holds a secret, which nobody can be shown; take the secret out of the call"
         return Refused(case.tool.full_name, reason, by="gate")
+    if action is None:
+        leave = await granted(gate, journal, case, new)
+        if isinstance(leave, Grant):
+            return Approved(leave)
+        new = leave
     action = action or await journal.ask(replace(new, question=journal.outlet.text(new.question)))
     return Waiting(action.id, action.expires_at)
 
@@ -150,9 +161,5 @@ def _is_below(level: Level, needed: Level) -> bool:
 def _hidden_target(gate: Gate, journal: RunJournal, case: Case) -> str | None:
     for pointer, value in targets(case.tool, case.call.arguments.data, gate.policy):
         if journal.outlet.json(value) != value:
-            return quoted(_name(pointer))
+            return quoted(argument_of(pointer))
     return None
-
-
-def _name(pointer: str) -> str:
-    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~")

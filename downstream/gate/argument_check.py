@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from journal.values import JsonObject
 
 from .prompt_text import escaped
+from .schema_visits import TooComplicated, bounded_validator, bounded_visits
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -19,14 +20,15 @@ _LONGEST_ERROR = 200
 def argument_errors(schema: JsonObject, arguments: JsonObject) -> list[str]:
     """All that is wrong, as `/pointer: what`; empty if they fit. A schema that cannot be read is an error too.
 
-    Nothing is fetched: a reference to another document cannot be read.
+    Nothing is fetched: a reference to another document cannot be read. One that would take too long is not read either.
     """
     from jsonschema import SchemaError
     from referencing.exceptions import Unresolvable
 
     try:
-        found = sorted(validator_of(schema).iter_errors(arguments), key=lambda error: error.json_path)
-    except (SchemaError, Unresolvable, RecursionError, re.error) as error:
+        with bounded_visits(arguments):
+            found = sorted(validator_of(schema).iter_errors(arguments), key=lambda error: error.json_path)
+    except (SchemaError, Unresolvable, RecursionError, re.error, TooComplicated) as error:
         return [
             f"the server's schema for this tool cannot be used ({_short(str(error))}); tell whoever runs the server"
         ]
@@ -41,14 +43,7 @@ def validator_of(schema: JsonObject) -> "Validator":
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> "Validator":
     """Kept from call to call: checking a schema takes far longer than checking arguments against it."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-
-    read = json.loads(schema)
-    kind = validator_for(read, default=Draft202012Validator)
-    kind.check_schema(read)
-    return kind(read, registry=Registry())
+    return bounded_validator(json.loads(schema))
 
 
 def _short(text: str) -> str:

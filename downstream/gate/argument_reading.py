@@ -21,6 +21,7 @@ from journal.values import Json, JsonObject, Label
 
 from .argument_check import argument_errors, validator_of
 from .prompt_text import escaped
+from .schema_visits import TooComplicated, bounded_visits
 
 _MOST_STEPS = 500
 _DEEPEST = 64
@@ -56,9 +57,10 @@ def _read(schema: JsonObject, data: JsonObject) -> JsonObject | None:
     from referencing.exceptions import Unresolvable
 
     try:
-        read: JsonObject = _Reader(schema).at(data, schema)
+        with bounded_visits(data):
+            read: JsonObject = _Reader(schema).at(data, schema)
         digest(read)
-    except (_TooMany, SchemaError, Unresolvable, RecursionError, re.error, NotCanonical):
+    except (_TooMany, TooComplicated, SchemaError, Unresolvable, RecursionError, re.error, NotCanonical):
         return None
     return read
 

@@ -5,15 +5,15 @@ from difflib import get_close_matches
 from downstream.door import Called, Refused, ToolCall
 from downstream.tool_names import ToolNameError, read_tool_name
 from downstream.tools import Tool
-from journal.actions import Action
 from journal.canonical import digest
 from journal.events import NewEvent
+from journal.grants import Grant, Leave
 from journal.intents import NewIntent
 from journal.ledger import Limits
 from journal.values import Json, JsonObject, Label, Value
 
 from .prompt_text import quoted
-from .stages import Case
+from .stages import Case, Gate
 
 
 def plain_name(name: str) -> str:
@@ -44,11 +44,15 @@ def label_of_results(tool: Tool) -> Label:
     return frozenset({f"{'open' if tool.class_ == 'egress' else 'private'}:{tool.server}"})
 
 
-def new_intent(case: Case, call_id: str, action: Action | None, *, deadline: float) -> NewIntent:
-    """The intent of a call, with the approval that it uses up and what an auditor may ask for."""
-    audit: JsonObject = {"pin": case.tool.pin, "labels": sorted(case.call.arguments.joined | case.call.read)}
-    if action is not None:
-        audit |= {"level": action.decided_level, "via": action.via, "action_hash": action.hash}
+def label_of_result(case: Case) -> Label:
+    """Where the result of a call comes from: also from all that is private and went into it, which it may repeat."""
+    given = case.call.arguments.joined | case.call.read
+    return label_of_results(case.tool) | {origin for origin in given if origin.startswith("private:")}
+
+
+def new_intent(case: Case, call_id: str, leave: Leave | None, *, proof: JsonObject, deadline: float) -> NewIntent:
+    """The intent of a call, with the approval or grant that it uses up and what an auditor may ask for."""
+    action, grant = (None, leave) if isinstance(leave, Grant) else (leave, None)
     return NewIntent(
         call=call_id,
         step=case.call.step,
@@ -58,15 +62,17 @@ def new_intent(case: Case, call_id: str, action: Action | None, *, deadline: flo
         arguments_hash=case.hash,
         action=action.id if action else None,
         action_hash=action.hash if action else None,
-        audit=audit,
+        grant=grant.id if grant else None,
+        audit=proof,
         deadline=deadline,
     )
 
 
-def call_started(case: Case, call_id: str) -> NewEvent:
-    """What is sent; `read_as` tells of arguments that were written in another way."""
+def call_started(case: Case, call_id: str, leave: Leave | None = None) -> NewEvent:
+    """What is sent; `read_as` tells of arguments that were written in another way, `grant` by which one it goes out."""
     data: JsonObject = {"tool": case.tool.full_name, "arguments": case.call.arguments.data}
     data |= {"read_as": list(case.read_as)} if case.read_as else {}
+    data |= {"grant": leave.id} if isinstance(leave, Grant) else {}
     return NewEvent("call.started", data, step=case.call.step, call=call_id)
 
 
@@ -81,9 +87,14 @@ def failed_call(call_id: str, tool: Tool, text: str) -> Called:
     return Called(call_id, tool.full_name, ok=False, value=value, text=text, empty=True)
 
 
-def no_such_tool(call: ToolCall) -> Refused:
-    """No server has the tool: what the step lists, the nearest name first."""
+def no_such_tool(call: ToolCall, gate: Gate) -> Refused:
+    """No server has the tool: what the step lists, the nearest name first; or its server is not there to be asked."""
+    server = plain_name(call.tool).partition(".")[0]
+    if (why := gate.missing(server)) is not None:
+        text = f"{call.tool} cannot be called: tool server {server} is not connected: {why}"
+        return Refused(call.tool, text, by="gate", correctable=True)
     listed = sorted(call.allowed)
     near = get_close_matches(plain_name(call.tool), listed, n=1)
     hint = f"did you mean {near[0]}?" if near else f"this step lists: {', '.join(listed) or 'no tool'}"
+    hint = "this step lists it, but it is there no longer" if plain_name(call.tool) in listed else hint
     return Refused(call.tool, f"no server has a tool {quoted(call.tool)}; {hint}", by="gate", correctable=True)

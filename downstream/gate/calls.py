@@ -1,6 +1,6 @@
 """Tool calls: memo, gate, intent, sending, result. The one implementation of `door.CallTool`."""
 
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 from weakref import WeakKeyDictionary
@@ -10,14 +10,15 @@ import anyio
 from downstream.budget import within_budget
 from downstream.door import Arguments, Called, Refused, ToolCall, ToolEnd, Waiting
 from downstream.servers.asking import NOT_RESUMED, AsksBack, Resumed
-from downstream.servers.failures import CallFailed, NeedsLogin
+from downstream.servers.failures import CallFailed, NeedsLogin, NotAccepted
 from downstream.servers.results import Normalised, keep, normalise
 from downstream.tools import Tool
 from journal.actions import Action
 from journal.canonical import NotCanonical
 from journal.errors import BudgetReached
 from journal.events import NewEvent
-from journal.intents import Intent, IntentState
+from journal.grants import Leave
+from journal.intents import Intent, IntentState, NewIntent
 from journal.ledger import Amount, Reservation
 from journal.run_journal import ApprovalGone, Meaning, RunJournal
 from journal.values import WORST, Value
@@ -32,25 +33,34 @@ from .call_record import (
     end_from_json,
     end_to_json,
     failed_call,
-    label_of_results,
+    label_of_result,
     new_intent,
     no_such_tool,
     plain_name,
 )
 from .login import ask_login, login_first
+from .policy import Verdict
 from .prompt_text import argument_lines
+from .proof import proof_of
 from .recovery import Closed, SendAgain, not_sent_again, what_next
 from .sending import Send, deadline, outgoing
 from .stages import Case, Gate, case_of, definition_is_unchanged, judge, repeats_safely
+from .trust import tell_news, trust_first
 
 
 @dataclass
 class _Drive:
-    """What the calls of one drive share. `turn` lets one effect at a time pass from the gate to its intent, so that of
-    two equal calls made at once the second sees the first."""
+    """What the calls of one drive share. `turns` lets one of several equal effects at a time pass from the gate to its
+    intent, so that of two made at once the second sees the first."""
 
     cache: ReadCache = field(default_factory=ReadCache)
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    turns: dict[tuple[str, str], anyio.Lock] = field(default_factory=dict[tuple[str, str], anyio.Lock])
+    told: set[str] = field(default_factory=set[str])
+
+    def turn_of(self, case: Case) -> AbstractAsyncContextManager[None]:
+        if not case.has_effect:
+            return nullcontext()
+        return self.turns.setdefault((case.tool.full_name, case.hash), anyio.Lock())
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,7 @@ class _Begun:
     case: Case
     id: str
     slot: Slot
+    verdict: Verdict
     repeated: bool = False
     resumed: Resumed = NOT_RESUMED
 
@@ -104,19 +115,29 @@ class ToolDoor:
         await drop_open(journal, call.key)
         if (asked := await last_asked(journal, call.key)) is not None:
             return await self._go_on(pending, asked)
-        # One that was put off for a login did not run, and passes the gate anew.
+        # One that was put off for a login, or for its tool, did not run, and passes the gate anew.
         if (intent := await journal.intent(call.key)) is not None and intent.state != "not_done":
             return await self._resume(pending, intent)
-        await self._gate.tools()
-        if (tool := self._gate.find(call.tool)) is None:
-            held = definition_is_unchanged(self._gate, plain_name(call.tool))
-            return await _keep(pending, held or no_such_tool(call))
+        if not isinstance(tool := await self._tool(pending, call.tool), Tool):
+            return tool
         if (edited := await _edited(pending)) is not None:
             call = replace(call, arguments=Arguments(edited.arguments, WORST))
         case = case_of(self._gate, journal.run, call, tool, edited)
-        async with pending.drive.turn if case.has_effect else nullcontext():
+        async with pending.drive.turn_of(case):
             begun = await self._pass(pending, case)
         return await self._send(pending, begun) if isinstance(begun, _Begun) else begun
+
+    async def _tool(self, pending: _Pending, name: str) -> Tool | ToolEnd:
+        """The tool of a name, unless a person has to accept it first, or would not."""
+        await self._gate.tools()
+        full = plain_name(name)
+        held = await trust_first(self._gate, pending.journal, pending.call, tool=full)
+        if held is not None:
+            return held if isinstance(held, Waiting) else await _keep(pending, held)
+        if (tool := self._gate.find(name)) is None:
+            refused = definition_is_unchanged(self._gate, full) or no_such_tool(pending.call, self._gate)
+            return await _keep(pending, refused)
+        return tool
 
     async def _pass(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
         while True:
@@ -133,32 +154,38 @@ class ToolDoor:
                     return await _keep(pending, answer)
                 case Lapsed(text):
                     return await _keep(pending, failed_call(pending.journal.world.new_id("c"), case.tool, text))
-                case Approved(action):
+                case Approved(leave):
                     slot = pending.drive.cache.slot(case.tool, case.hash)
-                    if action is None and (hit := await self._hit(pending, case, slot)) is not None:
+                    if leave is None and (hit := await self._hit(pending, case, slot)) is not None:
                         return hit
                     try:
-                        return await self._begin(pending, _Begun(case, pending.journal.world.new_id("c"), slot), action)
+                        begun = _Begun(case, pending.journal.world.new_id("c"), slot, verdict)
+                        return await self._begin(pending, begun, leave)
                     except ApprovalGone:
                         continue
                 case _:
                     assert_never(answer)
 
-    async def _begin(self, pending: _Pending, begun: _Begun, action: Action | None) -> _Begun:
+    async def _begin(self, pending: _Pending, begun: _Begun, leave: Leave | None) -> _Begun:
         journal, case = pending.journal, begun.case
-        event = call_started(case, begun.id) if begun.resumed is NOT_RESUMED else None
+        event = call_started(case, begun.id, leave) if begun.resumed is NOT_RESUMED else None
         reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
         until = deadline(self._gate, case.tool, now=journal.world.now())
-        intent = new_intent(case, begun.id, action, deadline=until) if case.has_effect else None
-        if action is not None and intent is None:
-            await journal.settle_action(action)
+        intent: NewIntent | None = None
+        if case.has_effect:
+            proof = proof_of(self._gate, case, begun.verdict, leave)
+            intent = new_intent(case, begun.id, leave, proof=proof, deadline=until)
+        if isinstance(leave, Action) and intent is None:
+            await journal.settle_action(leave)
+        if case.has_effect:
+            await self._gate.open(case.run.id, case.tool.server)
         journal.world.reach("send.begin")
         try:
             await journal.begin_call(reservation, event=event, intent=intent)
         except BudgetReached:
             # The run may wait for a person to raise the budget, and must not stay awake for this decision.
-            if action is not None:
-                await journal.settle_action(action)
+            if isinstance(leave, Action):
+                await journal.settle_action(leave)
             raise
         if case.tool.class_ != "read":
             pending.drive.cache.end(case.tool.server)
@@ -178,9 +205,8 @@ class ToolDoor:
         """A call that its server has not begun, since it asked a person first."""
         journal = pending.journal
         await not_begun(journal, pending.call.key)
-        await self._gate.tools()
-        if (tool := self._gate.find(asked.tool)) is None:
-            return await _keep(pending, no_such_tool(pending.call))
+        if not isinstance(tool := await self._tool(pending, asked.tool), Tool):
+            return tool
         call = replace(pending.call, tool=asked.tool, arguments=Arguments(asked.arguments, WORST))
         case = Case(journal.run, call, tool, asked.hash, await _edited(pending))
         match await collected(self._gate, journal, case, asked):
@@ -192,7 +218,8 @@ class ToolDoor:
             case resumed:
                 if isinstance(verdict := await judge(self._gate, journal, case), Refused):
                     return await _keep(pending, verdict)
-                begun = _Begun(case, asked.call, pending.drive.cache.slot(tool, case.hash), resumed=resumed)
+                slot = pending.drive.cache.slot(tool, case.hash)
+                begun = _Begun(case, asked.call, slot, verdict, resumed=resumed)
                 return await self._send(pending, await self._begin(pending, begun, None))
 
     async def _sent(self, pending: _Pending, begun: _Begun) -> ToolEnd:
@@ -210,14 +237,15 @@ class ToolDoor:
                 raw = await self._send_out(out)
             except CallFailed as again:
                 return await self._lost(pending, begun, again, began=began)
+        await tell_news(self._gate, pending.journal, case.tool.server, told=pending.drive.told)
         result = normalise(raw)
         called = await self._called(pending, begun, result)
         return await self._end(pending, begun, called, began=began, did_run=result.did_run)
 
     async def _called(self, pending: _Pending, begun: _Begun, result: Normalised) -> Called:
         journal, case, outlet = pending.journal, begun.case, pending.journal.outlet
-        label = label_of_results(case.tool)
-        result = replace(result, text=outlet.text(result.text), value_data=outlet.json(result.value_data))
+        label = label_of_result(case)
+        result = replace(result, text=outlet.text(result.text), value_data=outlet.foreign(result.value_data))
         kept = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
         # Then what a read was made for is gone; an effect stays one, whatever became of its receipt.
         lost = result.value_data == "" and bool(result.blobs) and not kept.artifacts
@@ -233,12 +261,14 @@ class ToolDoor:
             artifacts=kept.artifacts,
             repeated=begun.repeated,
             session=result.session,
+            links=tuple(map(outlet.text, result.links)),
         )
 
     async def _lost(self, pending: _Pending, begun: _Begun, failed: CallFailed, *, began: float) -> ToolEnd:
         journal, tool = pending.journal, begun.case.tool
-        if isinstance(failed, NeedsLogin):
-            return await self._put_off(pending, begun, failed_call(begun.id, tool, failed.text))
+        is_held = isinstance(failed, NotAccepted) and self._gate.held(tool.full_name) is not None
+        if isinstance(failed, NeedsLogin) or is_held:
+            return await self._put_off(pending, begun, failed)
         if not failed.may_have_run or repeats_safely(self._gate, tool):
             called = failed_call(begun.id, tool, journal.outlet.text(failed.text))
             called = replace(called, repeated=begun.repeated)
@@ -246,14 +276,17 @@ class ToolDoor:
         await journal.lose_call(pending.call.key)
         return await self._carry_out(pending)
 
-    async def _put_off(self, pending: _Pending, begun: _Begun, failed: Called) -> ToolEnd:
-        """A call that did not run, and may once somebody has logged in at its server."""
+    async def _put_off(self, pending: _Pending, begun: _Begun, why: CallFailed) -> ToolEnd:
+        """A call that did not run, and may once somebody has logged in at its server or accepted its tool."""
         journal, case = pending.journal, begun.case
+        failed = failed_call(begun.id, case.tool, why.text)
         events = [call_ended(failed, pending.call.step, ms=0)]
         if case.has_effect:
             await journal.lose_call(pending.call.key, state="not_done", events=events)
         else:
             await journal.abandon_call(pending.call.key, events=events)
+        if isinstance(why, NotAccepted):
+            return await self._carry_out(pending)
         answer = await ask_login(self._gate, journal, case)
         return answer if isinstance(answer, Waiting) else await _keep(pending, replace(failed, text=answer.text))
 
@@ -306,7 +339,7 @@ class ToolDoor:
         if isinstance(verdict, Refused):
             closed = await not_sent_again(pending.journal, intent, action, why=verdict.reason)
             return await _close(pending, closed)
-        begun = _Begun(case, intent.call, pending.drive.cache.slot(tool, case.hash))
+        begun = _Begun(case, intent.call, pending.drive.cache.slot(tool, case.hash), verdict)
         try:
             return await self._send(pending, await self._begin(pending, begun, action))
         except ApprovalGone:

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from downstream.door import Arguments, ToolCall
+from downstream.door import Arguments, Refused, ToolCall
 from journal.actions import Action, NewAction
 from journal.errors import SteprelayError
 from journal.runs import Run
 from journal.values import WORST, JsonObject
 
 from .approvals import approval_key, new_question
-from .stages import Gate, arguments_fit, case_of, definition_is_unchanged, policy_says, taint_raises
+from .stages import Gate, arguments_fit, case_of, definition_is_unchanged, policy_says, secrets_in, taint_raises
 
 
 class EditRefused(SteprelayError):
@@ -36,11 +36,13 @@ async def edited_action(gate: Gate, run: Run, action: Action, arguments: JsonObj
         read=frozenset(),
     )
     case = case_of(gate, run, call, tool)
-    if (refused := arguments_fit(case) or definition_is_unchanged(gate, tool.full_name)) is not None:
+    if (refused := arguments_fit(gate, case) or definition_is_unchanged(gate, tool.full_name)) is not None:
         raise EditRefused(refused.reason)
     verdict = taint_raises(gate, case, policy_says(gate, case), tools)
     if verdict.verb == "deny":
         raise EditRefused(f"{tool.full_name} may not be called so: {'; '.join(verdict.reasons)}")
-    asked = verdict.asking(action.level, "its arguments were edited")
+    asked = secrets_in(gate, case, verdict.asking(action.level, "its arguments were edited"))
+    if isinstance(asked, Refused):
+        raise EditRefused(asked.reason)
     new = new_question(gate, case, asked)
     return replace(new, edit_of=action.id)

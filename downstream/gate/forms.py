@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from downstream.json_shape import is_object
 from downstream.questions import FormAsked, Question, Reply, UrlAsked
 from downstream.servers.listing import fingerprint_of
+from downstream.servers.names import clean_text
 from downstream.tools import Tool
 from journal.actions import Action, NewAction
 from journal.canonical import digest
@@ -162,13 +163,13 @@ def shown_text(text: str) -> str:
 
 
 def _schema(fields: list[Field]) -> JsonObject:
-    """The form in one plain shape, with what the server wrote cut short."""
+    """The form in one plain shape, with what the server wrote cut short and without what nobody sees."""
     properties: JsonObject = {}
     for field in fields:
-        words = {"title": _cut(field.title, _WORDS), "description": _cut(field.description, _WORDS)}
+        words = {"title": _seen(field.title), "description": _seen(field.description)}
         properties[field.name] = field.to_schema() | {name: text for name, text in words.items() if text}
         if any(title and title != value for value, title in zip(field.options, field.titles, strict=True)):
-            properties[field.name]["enumNames"] = [_cut(title, _WORDS) for title in field.titles]
+            properties[field.name]["enumNames"] = [_seen(title) for title in field.titles]
     return {"type": "object", "properties": properties, "required": [field.name for field in fields if field.required]}
 
 
@@ -189,6 +190,10 @@ def _address(url: str) -> tuple[str, list[str]]:
 
 def _quoted(text: str, most: int) -> str:
     return escaped(json.dumps(_cut(text, most), ensure_ascii=False))
+
+
+def _seen(text: str) -> str:
+    return _cut(clean_text(text), _WORDS)
 
 
 def _cut(text: str, most: int) -> str:

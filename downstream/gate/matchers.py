@@ -1,8 +1,10 @@
 """Conditions on single arguments, as `when` in a policy rule writes them; each holds, fails, or cannot be told."""
 
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -14,6 +16,9 @@ from journal.values import Json
 
 MISSING = object()
 """What stands at a pointer that leads nowhere."""
+
+_PLAIN_AUTHORITY = re.compile(r"([\w.+=~!$&*:-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d*)?", re.ASCII)
+_ENDS_IN_NUMBER = re.compile(r"(.*\.)?(\d+|0[xX][0-9a-fA-F]*)", re.DOTALL)
 
 
 def at_pointer(arguments: Json, pointer: str) -> Json:
@@ -46,7 +51,7 @@ def _holds(name: str, wanted: Json, value: Json, *, of: Literal["all", "any"]) -
         return None
     check = _CHECKS[name]
     whole = check(wanted, value)
-    if whole or not is_array(value):
+    if whole or name == "max_len" or not is_array(value):
         return whole
     parts = [check(wanted, part) for part in value]
     if not parts:
@@ -88,17 +93,35 @@ def _glob(wanted: Json, value: Json) -> bool | None:
 
 
 def _host_in(wanted: Json, value: Json) -> bool | None:
-    # Parsers disagree about backslashes and blanks in an address, so such a one is nobody's host.
-    if not isinstance(value, str) or any(character == "\\" or not character.isprintable() for character in value):
+    if not isinstance(value, str) or (found := _host_and_port(value)) is None:
+        return None
+    host, port = found
+    forms = (f"{host}:{port}", f"[{host}]:{port}")
+    return any(fits(one, host) or one in forms for one in wanted)
+
+
+def _host_and_port(text: str) -> tuple[str, int | None] | None:
+    """The host that every client would go to; None where they might disagree, or there is none.
+
+    So is a text in which a second address, a backslash, a blank or an escape stands in or before the host.
+    """
+    # Some clients add the slashes that are missing here.
+    if not text.isprintable() or re.match(r"(https?|wss?|ftp|file):(?!//)", text, re.IGNORECASE):
         return None
     try:
-        parts = urlsplit(value if "://" in value else f"//{value}")
-        host, port = parts.hostname, parts.port
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        host, port = (parts.hostname or "").rstrip("."), parts.port
     except ValueError:
         return None
-    if not host:
+    if not _PLAIN_AUTHORITY.fullmatch(parts.netloc):
         return None
-    return any(fits(one, host) or one == f"{host}:{port}" for one in wanted)
+    if ":" in host or _ENDS_IN_NUMBER.fullmatch(host):
+        # Numbers that only some resolvers take for an address are nobody's host.
+        try:
+            host = str(ip_address(host))
+        except ValueError:
+            return None
+    return (host, port) if host else None
 
 
 def _path_under(wanted: Json, value: Json) -> bool | None:
@@ -117,7 +140,7 @@ def _below(wanted: Json, value: Json) -> bool | None:
 
 
 def _max_len(wanted: Json, value: Json) -> bool | None:
-    return len(value) <= wanted if isinstance(value, str) else None
+    return len(value) <= wanted if isinstance(value, str) or is_array(value) else None
 
 
 def _is_number(value: Json) -> bool:

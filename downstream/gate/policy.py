@@ -1,12 +1,13 @@
 """The policy: which rule decides on a call. Deny beats ask beats allow, whatever the order; else the class decides."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from downstream.policy_settings import Effect, PolicyRule, PolicySettings, Verb
+from downstream.policy_settings import STRICTEST_FIRST, Effect, Matcher, PolicyRule, PolicySettings, Verb
 from downstream.tool_names import matches
 from downstream.tools import Tool
 from journal.actions import LEVELS, Level
-from journal.values import JsonObject
+from journal.values import Json, JsonObject
 
 from .matchers import at_pointer, holds
 
@@ -24,7 +25,6 @@ LEAST_LEVEL: dict[Effect, Level] = {
     "destructive": "person",
     "unknown": "person",
 }
-_STRICTEST_FIRST: tuple[Verb, ...] = ("deny", "ask", "allow")
 _WHAT_IT_DOES: dict[Effect, str] = {
     "read": "it reads",
     "egress": "it sends its arguments out",
@@ -55,15 +55,69 @@ class Verdict:
         return replace(self, reasons=(*self.reasons, *reasons))
 
 
+@dataclass(frozen=True)
+class Tried:
+    """One condition of a rule and what stands at its pointer; `holds` is None where that cannot be told."""
+
+    pointer: str
+    matcher: Matcher
+    value: Json
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A rule that names the tool of a call, with its place among the rules and its conditions tried."""
+
+    number: int
+    rule: PolicyRule
+    tried: tuple[Tried, ...]
+
+    @property
+    def fits(self) -> bool:
+        # What cannot be told lets nothing through: it fits a deny or an ask, and no allow.
+        return all(each.holds or (each.holds is None and self.rule.verb != "allow") for each in self.tried)
+
+
+def read_rules(policy: PolicySettings, tool: str, arguments: JsonObject) -> list[Reading]:
+    """The rules that name this tool, as they are read for these arguments."""
+    named = [(number, rule) for number, rule in enumerate(policy.rules) if matches(rule.tool, tool)]
+    return [Reading(number, rule, tuple(_tried(rule, arguments))) for number, rule in named]
+
+
+def deciding(readings: Iterable[Reading]) -> list[Reading]:
+    """Those of the rules that decide: the strictest that fit. None: the class decides."""
+    fitting = [reading for reading in readings if reading.fits]
+    strictest = next((verb for verb in STRICTEST_FIRST if any(each.rule.verb == verb for each in fitting)), None)
+    return [reading for reading in fitting if reading.rule.verb == strictest]
+
+
+def default_of(policy: PolicySettings, class_: Effect) -> Verb:
+    """What becomes of a call of this class that no rule fits."""
+    return policy.defaults.get(class_, DEFAULTS[class_])
+
+
 def decide(policy: PolicySettings, tool: Tool, arguments: JsonObject) -> Verdict:
     """What the settings say about this call, before it is known where its arguments came from."""
-    fitting = [rule for rule in policy.rules if matches(rule.tool, tool.full_name) and _fits(rule, arguments)]
     least = LEAST_LEVEL[tool.class_]
-    for verb in _STRICTEST_FIRST:
-        if rules := [rule for rule in fitting if rule.verb == verb]:
-            return _by_rules(rules, tool, least=least)
-    verb = policy.defaults.get(tool.class_, DEFAULTS[tool.class_])
+    if found := deciding(read_rules(policy, tool.full_name, arguments)):
+        return _by_rules([reading.rule for reading in found], tool, least=least)
+    verb = default_of(policy, tool.class_)
     return Verdict(verb, least, () if verb == "allow" else (f"class {tool.class_}: {_WHAT_IT_DOES[tool.class_]}",))
+
+
+def idle_waivers(policy: PolicySettings, tools: Iterable[Tool]) -> list[str]:
+    """A warning for each `tainted: allow` whose rule names only tools that read no open world: it waives nothing."""
+    known, said = list(tools), list[str]()
+    for number, rule in enumerate(policy.rules):
+        classes = {tool.class_ for tool in known if rule.tainted and matches(rule.tool, tool.full_name)}
+        if classes and "egress" not in classes:
+            named = " or ".join(sorted(classes))
+            said.append(
+                f"policy.rules[{number}]: tainted: allow is for class egress, and {rule.tool} is {named}; take it out, "
+                "or mend the tool's class in server_options.*.effects"
+            )
+    return said
 
 
 def higher(one: Level, other: Level) -> Level:
@@ -80,9 +134,7 @@ def _by_rules(rules: list[PolicyRule], tool: Tool, *, least: Level) -> Verdict:
     return Verdict(verb, level, said, waived)
 
 
-def _fits(rule: PolicyRule, arguments: JsonObject) -> bool:
-    found = [(matcher, at_pointer(arguments, pointer)) for pointer, matcher in rule.when.items()]
-    # What cannot be told lets nothing through: it fits a deny or an ask, and no allow.
-    if rule.verb == "allow":
-        return all(holds(matcher, value, of="all") for matcher, value in found)
-    return all(holds(matcher, value, of="any") is not False for matcher, value in found)
+def _tried(rule: PolicyRule, arguments: JsonObject) -> Iterator[Tried]:
+    for pointer, matcher in rule.when.items():
+        value = at_pointer(arguments, pointer)
+        yield Tried(pointer, matcher, value, holds(matcher, value, of="all" if rule.verb == "allow" else "any"))

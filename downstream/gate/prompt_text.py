@@ -52,6 +52,12 @@ def unknown_question(tool_name: str, arguments: JsonObject) -> str:
     return f"{title} {choices} It was called with:\n" + _arguments(arguments, ())
 
 
+def trust_question(tool_name: str, why: str) -> str:
+    """What is asked about a tool that is not what was accepted; the difference stands in the action's arguments."""
+    asked = f"Use {_as_name(tool_name)} as its server lists it now, in this run and later ones?"
+    return f"{asked} It is in quarantine: {why}. The difference shows what went (-) and what is new (+)."
+
+
 def _arguments(arguments: JsonObject, targets: tuple[str, ...]) -> str:
     if not arguments:
         return "(no arguments)"

@@ -57,7 +57,7 @@ async def reconcile(gate: Gate, journal: RunJournal, lost: Lost, *, read: CallTo
     if verdict.said == "not_done" and intent.sends >= MOST_SENDS:
         verdict = Verdict(None, f"{rule.tool} says that it was not done, but it was sent {intent.sends} times already")
     said: JsonObject = {"said": verdict.said, "why": verdict.why}
-    proof = {"key": intent.key, "call": intent.call, "tool": intent.tool, "by": rule.tool}
+    proof = {"call": intent.call, "tool": intent.tool, "by": rule.tool}
     line = AuditLine("intent.reconciled", proof | said, run=intent.run)
     await journal.record(key, meaning, said, line=line)
     return verdict

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from downstream.door import Called, CallTool, ToolCall, Waiting
+from downstream.door import Called, CallTool, Refused, ToolCall, Waiting
 from downstream.tools import HAS_EFFECT, Tool
 from journal.actions import Action
 from journal.intents import Intent, IntentState
@@ -49,7 +49,7 @@ async def what_next(gate: Gate, journal: RunJournal, *, call: ToolCall, intent: 
         await journal.lose_call(intent.key)
     sender = await journal.sending.elsewhere(intent)
     if (said := await said_about(journal, intent)) is not None:
-        return await _as_told(journal, call, intent, said=said, sender=sender, tool=tool)
+        return await _as_told(journal, intent, said=said, sender=sender, tool=tool or no_such_tool(call, gate))
     lost = None if tool is None else Lost(call, intent, tool)
     verdict = None if lost is None or sender is not None else await reconcile(gate, journal, lost, read=read)
     if lost is not None and verdict is not None and verdict.said is not None:
@@ -77,7 +77,7 @@ def _does_no_harm(gate: Gate, tool: Tool, intent: Intent) -> bool:
 
 
 async def _as_told(
-    journal: RunJournal, call: ToolCall, intent: Intent, *, said: Action, sender: Sender | None, tool: Tool | None
+    journal: RunJournal, intent: Intent, *, said: Action, sender: Sender | None, tool: Tool | Refused
 ) -> Next:
     await_sender = sender is not None and said.choice in ("retry", "not_done")
     if await_sender or said.choice != "retry":
@@ -88,8 +88,8 @@ async def _as_told(
         # Given up, a call goes on counting as one that may have run.
         states: dict[str | None, IntentState] = {"done": "done", "not_done": "not_done"}
         return Closed(as_said(intent, said.choice or "give_up"), states.get(said.choice))
-    if tool is None:
-        return await not_sent_again(journal, intent, said, why=no_such_tool(call).reason)
+    if isinstance(tool, Refused):
+        return await not_sent_again(journal, intent, said, why=tool.reason)
     return SendAgain(tool, said)
 
 

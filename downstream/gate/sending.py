@@ -15,6 +15,7 @@ from journal.run_journal import RunJournal
 from journal.values import JsonObject
 
 from .asked_back import OpenDesk
+from .restored import filled_in
 from .stages import Case, Gate
 
 _GOOD_SECONDS = 15.0
@@ -43,7 +44,7 @@ Send: TypeAlias = Callable[[Outgoing], Awaitable[CallToolResult]]
 
 
 def outgoing(gate: Gate, journal: RunJournal, case: Case, resumed: Resumed = NOT_RESUMED) -> Outgoing:
-    """The case's call as it is sent."""
+    """The case's call as it is sent: here alone its server's own secrets are filled in again."""
     timeout = _call_timeout(gate, case.tool)
     ask = partial(_leave, journal, case.call.key, seconds=timeout)
     server = gate.servers.get(case.tool.server)
@@ -51,7 +52,7 @@ def outgoing(gate: Gate, journal: RunJournal, case: Case, resumed: Resumed = NOT
     return Outgoing(
         run=case.run.id,
         tool=case.tool,
-        arguments=case.call.arguments.data,
+        arguments=filled_in(case.tool, case.call.arguments.data, gate.outlet),
         timeout=timeout,
         leave=ask,
         longest=longest,

@@ -4,17 +4,19 @@ The approval is in `approvals`; what follows, the intent and the sending, in `ca
 lets through what it cannot tell.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from downstream.door import Refused, ToolCall
 from downstream.policy_settings import PolicySettings
+from downstream.servers.pins import Accepting
 from downstream.settings import ApprovalSettings, ServerSettings, ToolOptions
 from downstream.tools import HAS_EFFECT, Tool
 from journal.actions import Action
 from journal.canonical import digest
 from journal.errors import BudgetReached
+from journal.outlet import Outlet
 from journal.run_journal import RunJournal
 from journal.runs import Run
 
@@ -22,6 +24,7 @@ from .argument_check import argument_errors
 from .argument_reading import read_arguments
 from .policy import Verdict, decide
 from .prompt_text import LARGEST_ARGUMENTS, size_of
+from .restored import filled_in, masked, secrets_raise
 from .taint import Flow, described_in, raise_for_taint, words_of_tools
 from .targets import targets
 
@@ -33,6 +36,14 @@ WhyHeld: TypeAlias = Callable[[str], str | None]
 
 NeedsLogin: TypeAlias = Callable[[str, bool], bool]
 """Whether calls of a server are of no use before somebody logs in; with the second, somebody has been asked to."""
+
+
+OpenServer: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Opens the connection of a run to a server, unless it is open; whether that worked, the call itself will tell."""
+
+
+async def _opened_by_the_call(run: str, server: str) -> None:
+    """Nothing is opened before it is called."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,14 @@ class Gate:
     approvals: ApprovalSettings
     servers: Mapping[str, ServerSettings]
     needs_login: NeedsLogin = lambda server, asked: False
+    missing: Callable[[str], str | None] = lambda server: None
+    """Why a server could not be listed, so that nobody knows its tools."""
+    open: OpenServer = _opened_by_the_call
+    """Before an effect is written down: a process that dies while a server starts leaves nothing that may have run."""
+    pins: Accepting | None = None
+    """The pins of the tools, where they are kept; without them what is held stays so."""
+    outlet: Outlet = field(default_factory=Outlet)
+    """Knows the secrets, and which servers they are for."""
 
     def options(self, tool: Tool) -> ToolOptions:
         settings = self.servers.get(tool.server)
@@ -57,7 +76,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Case:
-    """A call on its way out, with its tool; `call.arguments` is exactly what would be sent.
+    """A call on its way out, with its tool; `call.arguments` is exactly what would be sent, secrets as placeholders.
 
     `hash` is that of the arguments without our own idempotency key; `edited` is the action in which a person or host
     changed them; `read_as` says what was read in another way than it was written.
@@ -78,7 +97,8 @@ class Case:
 def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | None = None) -> Case:
     """The case for a call: its arguments read by the tool's schema, and the idempotency key filled in where the
     settings name an argument for it."""
-    arguments, filled = call.arguments, gate.options(tool).idempotency_key
+    call, filled = masked(call, gate.outlet), gate.options(tool).idempotency_key
+    arguments = call.arguments
     if filled is not None:
         # The same for every repeat of this call, in whichever process, and for no other call.
         keyed = arguments.data | {filled: f"{run.id}:{call.step}:{call.key.partition('/')[2]}"}
@@ -92,11 +112,17 @@ def case_of(gate: Gate, run: Run, call: ToolCall, tool: Tool, edited: Action | N
 
 async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refused:
     """All stages before the approval. Raises BudgetReached."""
-    refused = arguments_fit(case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
+    refused = arguments_fit(gate, case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
     if refused is not None:
         return refused
     verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools())
-    verdict = await repetition_raises(gate, journal, case, verdict)
+    raised = secrets_in(gate, case, await repetition_raises(gate, journal, case, verdict))
+    if isinstance(raised, Refused):
+        return raised
+    return await _allowed(journal, case, raised)
+
+
+async def _allowed(journal: RunJournal, case: Case, verdict: Verdict) -> Verdict | Refused:
     if verdict.verb == "deny":
         return Refused(case.tool.full_name, "; ".join(verdict.reasons), by="gate")
     if verdict.verb == "ask":
@@ -104,16 +130,16 @@ async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refuse
     return verdict
 
 
-def arguments_fit(case: Case) -> Refused | None:
+def arguments_fit(gate: Gate, case: Case) -> Refused | None:
     """Stage 1: the arguments are valid against the tool's own schema; otherwise all that is wrong with them."""
-    name, arguments = case.tool.full_name, case.call.arguments.data
+    name, arguments = case.tool.full_name, filled_in(case.tool, case.call.arguments.data, gate.outlet)
     if size_of(arguments) > LARGEST_ARGUMENTS:
         most = f"{LARGEST_ARGUMENTS // 1024} KiB"
         return Refused(name, f"{name}: its arguments are above {most}; send less", by="gate", correctable=True)
     if not (errors := argument_errors(case.tool.input_schema, arguments)):
         return None
     takes = ", ".join(case.tool.open_schema.get("properties", {})) or "no arguments"
-    said = "; ".join(errors)
+    said = gate.outlet.text("; ".join(errors))
     return Refused(name, f"the arguments do not fit {name}: {said}. It takes: {takes}", by="gate", correctable=True)
 
 
@@ -154,9 +180,14 @@ def taint_raises(gate: Gate, case: Case, verdict: Verdict, tools: Sequence[Tool]
         read=case.call.read,
         goal=case.run.goal,
         described=described_in(words_of_tools(tools)),
-        private=frozenset(name for name, server in gate.servers.items() if server.options.private),
+        private=private_servers(gate.servers.values()),
     )
     return raise_for_taint(verdict, flow, targets(case.tool, case.call.arguments.data, gate.policy))
+
+
+def private_servers(servers: Iterable[ServerSettings]) -> frozenset[str]:
+    """The names of those among which data may pass without a question."""
+    return frozenset(server.name for server in servers if server.options.private)
 
 
 async def repetition_raises(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict) -> Verdict:
@@ -174,6 +205,13 @@ async def repetition_raises(gate: Gate, journal: RunJournal, case: Case, verdict
     became = "was made" if same.state == "done" else "may have been made"
     where = "in the run that this one continues" if same.past else "in this run"
     return verdict.asking("person", f"the same call {became} already {where}, by step {same.step}")
+
+
+def secrets_in(gate: Gate, case: Case, verdict: Verdict) -> Verdict | Refused:
+    """The end of stage 6: what secrets in the arguments add."""
+    arguments = case.call.arguments.data
+    aimed = targets(case.tool, arguments, gate.policy)
+    return secrets_raise(verdict, case.tool, arguments=arguments, targets=aimed, outlet=gate.outlet)
 
 
 def repeats_safely(gate: Gate, tool: Tool) -> bool:

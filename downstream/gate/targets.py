@@ -1,6 +1,7 @@
 """Which arguments decide whom or what a call reaches, and whether their words are the user's."""
 
 import re
+from collections.abc import Iterator
 
 from downstream.json_shape import is_object, leaves
 from downstream.policy_settings import PolicySettings
@@ -21,7 +22,13 @@ _TARGET_WORDS = re.compile(
     "|accounts?|iban|bic|wallet|owner|repo|repository|bucket"
 )
 _TARGET_FORMATS = re.compile("(ur[il]|iri)(-reference)?|(idn-)?(email|hostname)|ipv[46]|((file|directory)-)?path")
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+|(mailto:)?[^\s@/]+@[^\s@/]+\.[^\s@/]+")
+_ADDRESS = re.compile(
+    # Each begins where a word begins: tried from within words too, long text would take forever.
+    r"(?<![a-z0-9+.-])[a-z0-9+.-]+://[^\s<>\"'`]+|\bwww\.[^\s<>\"'`]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\b[a-z]{2}\d{2}(?:(?: ?\d{4}){2,7}(?: ?\d{1,4})?|[a-z0-9]{10,30})\b",
+    re.IGNORECASE,
+)
+"""A URL, a mail address or an IBAN, also amid other words."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _OPENING, _CLOSING = "([{<\"'`\u2018\u201c\u00ab\u201e", ")]}>\"'`\u2019\u201d\u00bb.,;:!?\u2026"
@@ -32,7 +39,7 @@ _AFTER = rf"(?=[{re.escape(_CLOSING)}]*(?:\s|$))"
 def targets(tool: Tool, arguments: JsonObject, policy: PolicySettings) -> list[tuple[str, Json]]:
     """The target arguments, by pointer: those that `sinks` name, else by declared names and formats, else all.
 
-    An undeclared argument and an address in an innocent one are targets too, but never turn attention from the rest.
+    An undeclared argument and each address in an innocent one are targets too, but never turn attention from the rest.
     """
     named = [
         pointer for glob, pointers in policy.sinks.items() if matches(glob, tool.full_name) for pointer in pointers
@@ -43,13 +50,17 @@ def targets(tool: Tool, arguments: JsonObject, policy: PolicySettings) -> list[t
         return list(dict(chosen).items()) or list(leaves(arguments))
     everything = list(leaves(arguments))
     declared = {pointer for pointer, _ in everything if _means_target(tool.input_schema, pointer)}
-    if not declared:
-        return everything
-    return [
+    whole = [
         (pointer, value)
         for pointer, value in everything
-        if pointer in declared or not _is_declared(tool.input_schema, pointer) or _is_address(value)
+        if not declared or pointer in declared or not _is_declared(tool.input_schema, pointer)
     ]
+    return list(dict.fromkeys([*whole, *(found for leaf in everything for found in _addresses(*leaf))]))
+
+
+def argument_of(pointer: str) -> str:
+    """The name of the argument that a pointer leads into."""
+    return pointer.split("/")[1].replace("~1", "/").replace("~0", "~")
 
 
 def stands_in(value: Json, text: str) -> bool:
@@ -72,8 +83,11 @@ def _is_declared(schema: JsonObject, pointer: str) -> bool:
     return pointer.split("/")[1] in schema.get("properties", {})
 
 
-def _is_address(value: Json) -> bool:
-    return isinstance(value, str) and _ADDRESS.fullmatch(value.strip()) is not None
+def _addresses(pointer: str, value: Json) -> Iterator[tuple[str, Json]]:
+    """The addresses in a text and in the names that lead to it, each by itself."""
+    names = [name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:]]
+    for text in (*names, value) if isinstance(value, str) else names:
+        yield from ((pointer, found.group().rstrip(_CLOSING)) for found in _ADDRESS.finditer(text))
 
 
 def _format(schema: Json, pointer: str) -> str:

@@ -112,6 +112,8 @@ class ModelDoor:
                 await journal.abandon_call(key, asking.spent_at_most, events=asking.events)
             raise
         await journal.end_call(key, meaning, {"reply": _to_json(reply)}, spent=asking.spent, events=asking.events)
+        if "reasoning_effort" in reply.left_out:
+            await journal.warn(f"model {reply.model} takes no reasoning_effort, so it was asked without")
         return reply
 
 
@@ -156,13 +158,13 @@ class _Asking:
             rate = await self._rate(model)
             reply = await self._with_retries(model, rate)
         except ModelFailed as error:
-            self._tell(model, "failed", since=before, retries=self.sent - sent - 1, error=error.kind)
+            self._tell(model, "failed", since=before, requests=self.sent - sent, error=error.kind)
             raise
         except BudgetReached:
             if self.sent > sent:
-                self._tell(model, "failed", since=before, retries=self.sent - sent - 1, error="budget")
+                self._tell(model, "failed", since=before, requests=self.sent - sent, error="budget")
             raise
-        self._tell(model, reply.finish, since=before, retries=self.sent - sent - 1)
+        self._tell(model, reply.finish, since=before, requests=self.sent - sent, left_out=reply.left_out)
         return reply
 
     async def _rate(self, model: str) -> Rate | None:
@@ -177,18 +179,21 @@ class _Asking:
 
     async def _with_retries(self, model: str, rate: Rate | None) -> ModelReply:
         limiter, world = self.door.limiter(model), self.journal.world
+        if (left := limiter.pause_left(world)) > _LONGEST_PAUSE:
+            raise ModelFailed(model, "rate", f"its server asks for a pause, which lasts {left:.0f} s more")
         retry = 0
         while True:
             await self._reserve(model, rate)
+            began = world.monotonic()
             try:
-                async with limiter.slot(world):
+                async with limiter.slot(world) as began:
                     reply = await self._send(model, rate, retry=retry)
             except ModelFailed as error:
-                if error.kind not in RETRIED or retry + 1 == ATTEMPTS:
-                    raise
                 pause = _pause(error.retry_after, retry, world.chance())
                 if error.kind in ("rate", "overload"):
-                    limiter.refused(world, pause)
+                    limiter.refused(world, pause, began=began)
+                if error.kind not in RETRIED or retry + 1 == ATTEMPTS or _too_long(error.retry_after):
+                    raise
                 await self.door.sleep(pause)
                 retry += 1
             else:
@@ -197,7 +202,8 @@ class _Asking:
 
     async def _reserve(self, model: str, rate: Rate | None) -> None:
         """Set the worst case of the next try aside, on top of what earlier ones took; the row under the key is one."""
-        prompt, longest = self.request.prompt_characters() // 4, self.request.max_tokens
+        prompt = self.request.prompt_characters() // 4
+        longest = self.request.max_tokens + await self.door.models.room_of(model, self.request.role)
         worst = rate.cost(input_tokens=prompt, output_tokens=longest) if rate else 0.0
         amount = Amount(self.sent + 1, 0, self.spent.tokens + prompt + longest, self.spent.usd + worst)
         account, place = self.account, self.request.place
@@ -231,7 +237,16 @@ class _Asking:
     def _take(self, spent: Spent) -> None:
         self.spent, self.open = _sum(self.spent, spent), Spent()
 
-    def _tell(self, model: str, finish: Finish | str, *, since: Spent, retries: int, error: str | None = None) -> None:
+    def _tell(
+        self,
+        model: str,
+        finish: Finish | str,
+        *,
+        since: Spent,
+        requests: int,
+        error: str | None = None,
+        left_out: Sequence[str] = (),
+    ) -> None:
         data: JsonObject = {
             "role": self.request.role,
             "model": model,
@@ -239,20 +254,29 @@ class _Asking:
             "input_tokens": self.spent.input_tokens - since.input_tokens,
             "output_tokens": self.spent.output_tokens - since.output_tokens,
             "cached_tokens": self.spent.cached_tokens - since.cached_tokens,
+            "reasoning_tokens": self.spent.reasoning_tokens - since.reasoning_tokens,
             "cost_usd": round(self.spent.usd - since.usd, 9),
             "cost_known": self.spent.cost_known,
             "finish": finish,
-            "retries": max(0, retries),
+            "requests": requests,
+            "retries": max(0, requests - 1),
         }
         if error is not None:
             data["error"] = error
+        if left_out:
+            data["left_out"] = list(left_out)
         self.events.append(NewEvent("model.called", data, step=self.request.place.step))
 
 
 def _pause(asked: float | None, retry: int, chance: float) -> float:
     if asked is not None:
-        return min(asked * (1 + chance / 10), _LONGEST_PAUSE)
+        return asked * (1 + chance / 10)
     return min(_FIRST_PAUSE * 2.0**retry * (0.5 + chance), _LONGEST_PAUSE)
+
+
+def _too_long(asked: float | None) -> bool:
+    """Whether a server wants a pause so long that the next model is asked instead; a try before its end is in vain."""
+    return asked is not None and asked > _LONGEST_PAUSE
 
 
 def _sum(one: Spent, other: Spent) -> Spent:
@@ -262,6 +286,7 @@ def _sum(one: Spent, other: Spent) -> Spent:
         one.cached_tokens + other.cached_tokens,
         one.usd + other.usd,
         one.cost_known and other.cost_known,
+        one.reasoning_tokens + other.reasoning_tokens,
     )
 
 
@@ -275,4 +300,5 @@ def _recalled(value: Json) -> ModelReply:
     fields: JsonObject = dict(value["reply"])
     fields["uses"] = tuple(FunctionUse(**use) for use in fields["uses"])
     fields["spent"] = Spent(**fields["spent"])
+    fields["left_out"] = tuple(fields.get("left_out", ()))
     return ModelReply(**fields)

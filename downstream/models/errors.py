@@ -43,7 +43,7 @@ _SAYS: dict[FailureKind, str] = {
     "rate": "its server asks to slow down; try later, or name another in models.fallbacks",
     "overload": "its server failed; try later, or name another in models.fallbacks",
     "transport": "the connection to its server failed; check that it is up, and model_options.api_base",
-    "timeout": "it gave no answer in time",
+    "timeout": "it gave no answer in time; model_options.timeout may be raised",
     "context": "the request is longer than it can take",
     "refusal": "its provider refused the content",
     "bad_request": "its server did not take the request",
@@ -68,8 +68,8 @@ def failure_kind(status: int | None, name: str, text: str) -> FailureKind:
 
 def failure_text(kind: FailureKind, status: int | None, text: str) -> str:
     """One sentence of ours, and for what only the server can explain a short, cleaned quotation of its words."""
-    # litellm gives a lost connection a status that no server sent.
-    shown = status if status != 200 and kind != "transport" else None
+    # litellm gives a lost connection and a timeout a status that no server sent.
+    shown = status if status != 200 and kind not in ("transport", "timeout") else None
     said = _SAYS.get(kind, "it gave no reply") + (f" (HTTP {shown})" if shown else "")
     # A server's words about a key tend to quote it, and broken replies explain nothing.
     quoted = "" if kind in ("auth", "malformed", "timeout", "transport") else cleaned(text)

@@ -1,6 +1,8 @@
 """Messages and replies as litellm writes them, and as ours."""
 
+import hashlib
 import json
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from downstream.model_port import Finish, Function, FunctionUse, Message, ModelFailed, ModelReply, ModelRequest
@@ -35,19 +37,38 @@ def _text(said: str | None) -> str:
     return (said or "").encode("utf-8", "replace").decode()
 
 
-def wire_message(message: Message, model: str) -> JsonObject:
-    """The message as litellm takes it: verbatim for the model that said it, in plain words for any other."""
-    if message.raw is not None and message.raw.get("model") == model:
+def wire_messages(messages: Sequence[Message], model: str) -> list[JsonObject]:
+    """The messages as litellm takes them: verbatim for the model that said them, in plain words for any other.
+
+    The ids of other models' calls may hold marks of theirs, and be longer than this one's provider takes.
+    """
+    own = {use.id for message in messages if _is_own(message, model) for use in message.uses}
+    return [_wire_message(message, model, own) for message in messages]
+
+
+def _is_own(message: Message, model: str) -> bool:
+    return message.raw is not None and message.raw.get("model") == model
+
+
+def _wire_message(message: Message, model: str, own: Collection[str]) -> JsonObject:
+    if message.raw is not None and _is_own(message, model):
         said: JsonObject = message.raw["message"]
         return said
     wire: JsonObject = {"role": message.role, "content": message.content}
     if message.uses:
-        functions = [(use.id, {"name": use.name, "arguments": _json_or_nothing(use.arguments)}) for use in message.uses]
+        functions = [
+            (_short(use.id), {"name": use.name, "arguments": _json_or_nothing(use.arguments)}) for use in message.uses
+        ]
         wire["tool_calls"] = [{"id": id_, "type": "function", "function": function} for id_, function in functions]
         wire["content"] = message.content or None
     if message.answers is not None:
-        wire["tool_call_id"] = message.answers
+        wire["tool_call_id"] = message.answers if message.answers in own else _short(message.answers)
     return wire
+
+
+def _short(id_: str) -> str:
+    """An id that every provider takes: Mistral wants nine letters and digits."""
+    return hashlib.sha256(id_.encode()).hexdigest()[:9]
 
 
 def wire_function(function: Function, *, longest: int | None) -> JsonObject:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from downstream.servers.names import clean_json, clean_text
 from journal.values import Json, JsonObject
 
 from .schema_words import described
@@ -32,7 +33,8 @@ def parameters_of(schema: Json) -> Parameters:
     shown: JsonObject = {"type": "object", "properties": renamed}
     if "required" in plain:
         shown["required"] = [names[field] for field in plain["required"]]
-    return Parameters(shown, plain.get("description", ""))
+    # Also in choices: what nobody sees, nobody could judge.
+    return Parameters(clean_json(shown), clean_text(plain.get("description", "")))
 
 
 def original_names(schema: Json) -> dict[str, str]:

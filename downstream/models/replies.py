@@ -12,9 +12,18 @@ from journal.values import Json, JsonObject
 from .schemas import for_function
 
 _FENCED = re.compile(r"```[a-zA-Z0-9_-]*\s*\n(.*?)```", re.DOTALL)
+_LOOSE_COMMA = re.compile(r"""(?P<string>"(?:[^"\\]|\\.)*")|,(?=\s*[}\]])""", re.DOTALL)
 _TRIES = 200
 """So many opening braces of a text are tried at most."""
+_SHOWN = 40
 _WRAPPERS = ("arguments", "parameters", "input")
+
+
+def _no_number(text: str) -> Json:
+    raise ValueError(f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number, strict=False)
 
 
 class ReplyErrors(SteprelayError, ValueError):
@@ -46,18 +55,55 @@ def read_object(text: str, what: str) -> JsonObject:
     try:
         data = read_json(text)
     except ValueError as error:
-        raise ReplyErrors([f"{what}: not JSON: {error}"]) from error
+        raise ReplyErrors([f"{what}: {_why_broken(text, error)}"]) from error
     if not is_object(data):
         raise ReplyErrors([f"{what}: must be a JSON object, not {type(data).__name__}"])
     return data
 
 
 def read_json(text: str) -> Json:
-    """The data that a model wrote as JSON; without NaN, infinity and lone surrogates. Raises ValueError."""
+    """The data that a model wrote as JSON; without NaN, infinity and lone surrogates. Raises ValueError.
+
+    Commas too many and line breaks within strings are read as they are meant.
+    """
     try:
-        return _clean(json.loads(text, parse_constant=_no_number), text)
+        return _clean(_DECODER.decode(text), text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    except ValueError:
+        if (mended := _without_loose_commas(text)) == text:
+            raise
+        return _clean(_DECODER.decode(mended), text)
+
+
+def broken_json(text: str) -> str | None:
+    """Why the JSON in a text can't be read; None where it holds none."""
+    inside = (*(each for each in _FENCED.findall(text) if "{" in each), text[text.find("{") :])[0].strip()
+    if not inside.startswith("{"):
+        return None
+    try:
+        read_json(inside)
+    except ValueError as error:
+        return _why_broken(inside, error)
+    return None
+
+
+def _why_broken(text: str, error: ValueError) -> str:
+    if not isinstance(error, json.JSONDecodeError):
+        return f"not JSON: {error}"
+    if error.msg.startswith("Unterminated string"):
+        return f"not JSON: it breaks off within the string that begins {_quoted(text[error.pos :])}"
+    if error.pos >= len(text.rstrip()):
+        return f"not JSON: it breaks off after {_quoted(text.rstrip()[-_SHOWN:])}"
+    return f"not JSON: {error.msg} at {_quoted(text[error.pos :])} (line {error.lineno}, column {error.colno})"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text[:_SHOWN], ensure_ascii=False)
+
+
+def _without_loose_commas(text: str) -> str:
+    return _LOOSE_COMMA.sub(lambda found: found["string"] or "", text)
 
 
 def objects_in(text: str) -> Iterator[JsonObject]:
@@ -69,14 +115,23 @@ def objects_in(text: str) -> Iterator[JsonObject]:
             continue
         if is_object(data):
             yield data
-    decoder = json.JSONDecoder(parse_constant=_no_number)
+    found = False
+    for within in (text, _without_loose_commas(text)):
+        for data in _within(within):
+            found = True
+            yield _clean(data, text)
+        if found:
+            return
+
+
+def _within(text: str) -> Iterator[JsonObject]:
     place = text.find("{")
     for _ in range(_TRIES):
         if place < 0:
             return
         try:
-            data, place = decoder.raw_decode(text, place)
-            yield _clean(data, text)
+            data, place = _DECODER.raw_decode(text, place)
+            yield data
         except (ValueError, RecursionError):
             place += 1
         place = text.find("{", place)
@@ -165,10 +220,6 @@ def _unwrapped(data: JsonObject, name: str) -> JsonObject:
     else:
         inner = data.get(name) if len(data) == 1 else None
     return inner if is_object(inner) else data
-
-
-def _no_number(text: str) -> Json:
-    raise ValueError(f"{text} is not JSON")
 
 
 def _clean(data: Json, text: str) -> Json:

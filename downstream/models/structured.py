@@ -17,7 +17,7 @@ from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
 from .door import WORK, Account, ModelDoor
-from .replies import ReplyErrors, found_in, tidied
+from .replies import ReplyErrors, broken_json, found_in, tidied
 from .schemas import for_reply
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class _Ladder(Generic[T]):
             if data is None and form.from_text is not None and reply.text.strip():
                 return form.from_text(reply.text)
             if data is None:
-                raise _Formless([f"no JSON for {form.name} was found in it"])
+                raise _Formless([broken_json(reply.text) or f"no JSON for {form.name} was found in it"])
             tidy, dropped = tidied(data, form.schema)
         except ReplyErrors as error:
             raise _Formless(error.errors) from error
@@ -178,7 +178,8 @@ class _Ladder(Generic[T]):
 
     async def remember(self, reply: ModelReply) -> None:
         """Note for later questions which way led to a reply, if it was not the first."""
-        if self.rung != self.first and not reply.replayed and not self.model.startswith(SCRIPTED):
+        learned = self.rung != self.first and reply.model == self.model
+        if learned and not reply.replayed and not self.model.startswith(SCRIPTED):
             await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
 
 

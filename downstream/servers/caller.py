@@ -29,7 +29,8 @@ def _unheard(done: float, total: float | None) -> None:
 class Caller:
     """`leave` is asked for right before the bytes go out. Progress is asked for only where `longest` lets it buy time:
     each sign of it starts the call's timeout anew, until so many seconds are over in all. `desk` answers what the
-    server asks meanwhile, `resumed` holds the answers to what it asked before it began."""
+    server asks meanwhile, `resumed` holds the answers to what it asked before it began. With `binding`, the tool must
+    still be the one that the call was decided on."""
 
     leave: AskLeave = free_leave
     meta: Mapping[str, Json] | None = None
@@ -37,6 +38,7 @@ class Caller:
     hear: Hear = _unheard
     desk: Desk = NO_DESK
     resumed: Resumed = NOT_RESUMED
+    binding: str | None = None
 
 
 class Patience:

@@ -1,74 +1,64 @@
 """All tools of all servers as runs may use them: remembered, pinned, classed and named for models."""
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 
+from downstream.gate.prompt_text import quoted
 from downstream.settings import ServerSettings
 from downstream.tool_names import ToolNameError, read_tool_name
-from downstream.tools import Tool
+from downstream.tools import Tool, ToolClass
 from journal.errors import StoreError
 from journal.remembered import Remembered
-from journal.values import Json, JsonObject
+from journal.values import Json
 
+from .confirmed import confirmed_classes, with_confirmed
 from .failures import ServerUnavailable
-from .listing import Definition, Difference, Listing, class_of, compare, fingerprint_of, usable
+from .listing import Definition, Listing, class_of, fingerprint_of, shown
+from .look_alikes import server_troubles
 from .names import clean_text, wire_names
+from .pins import Change, Pins, Refusals
 from .pool import Pool
 
 _KIND = "catalogue"
-_RETRY_SECONDS = 60.0
+_LONGEST_PAUSE = 60.0
 _SUGGESTIONS = 3
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What a server listed when it was pinned, and what it lists now."""
-
-    pinned: Listing
-    found: Listing
-
-    # Every call of every tool asks for it.
-    @cached_property
-    def difference(self) -> Difference:
-        return compare(self.pinned, self.found)
-
-    def to_json(self) -> JsonObject:
-        return {"pinned": self.pinned.to_json(), "found": self.found.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Json) -> "_Known":
-        return cls(Listing.from_json(data["pinned"]), Listing.from_json(data["found"]))
 
 
 class Catalogue:
     """Servers of the user's settings are pinned at their first listing; each later one is compared with that.
 
-    Each time a server is opened its listing is compared before any call; what changed may not be called.
+    Each time a server is opened its listing is compared before any call; what changed may not be called until a person
+    accepts it, and models go on seeing what is pinned. A server whose name can be taken for another is never opened.
     """
 
     def __init__(self, pool: Pool, remembered: Remembered, servers: Sequence[ServerSettings]) -> None:
         self._pool = pool
         self._remembered = remembered
-        self._servers = {server.name: server for server in servers}
-        self._known: dict[str, _Known] = {}
-        self._missing: dict[str, str] = {}
+        self._confusing = server_troubles(server.name for server in servers)
+        self._servers = {server.name: server for server in servers if server.name not in self._confusing}
+        self._known: dict[str, Pins] = {}
+        self._missing = dict(self._confusing)
+        self._failures: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
         self._unkept: StoreError | None = None
         self._tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
+        self._confirmed: dict[str, ToolClass] = {}
         self._learning = anyio.Lock()
         pool.inspect_with(self._inspect)
 
     async def tools(self, *, refresh: bool = False) -> tuple[Tool, ...]:
-        """The usable tools by full name, opening servers never seen, or all to `refresh`; raises StoreError only.
+        """What models may see, by full name, opening servers never seen, or all to `refresh`; raises StoreError only.
 
-        A server that could not be listed is asked again a minute later at the earliest.
+        A server that could not be listed is asked again a second later at the earliest, and ever more rarely. What is
+        in quarantine is looked up anew, since a person may have accepted it by another process.
         """
         async with self._learning:
+            for name, pins in list(self._known.items()):
+                if pins.difference.quarantined:
+                    await self._reread(self._servers[name])
             unseen = [server for server in self._servers.values() if refresh or not await self._recall(server)]
             async with anyio.create_task_group() as group:
                 for server in unseen:
@@ -77,11 +67,14 @@ class Catalogue:
             if (unkept := self._unkept) is not None:
                 self._unkept = None
                 raise unkept
+            if any(tool.class_ == "unknown" for tool in self._tools):
+                self._confirmed = await confirmed_classes(self._remembered)
+                self._index()
         return self._tools
 
     @property
     def known(self) -> tuple[Tool, ...]:
-        """The usable tools as the last `tools` left them."""
+        """The tools as the last `tools` left them; those that changed since stand as they are pinned."""
         return self._tools
 
     def tool(self, name: str) -> Tool | None:
@@ -106,7 +99,7 @@ class Catalogue:
     def quarantined(self) -> dict[str, str]:
         """Why a tool that its server lists may not be used, by its full name."""
         return {
-            f"{server}.{tool}": f"{reason}; until a person accepts that, it is not used"
+            f"{server}.{tool}": f"{reason}; until a person accepts that, it is not used{_way_out(server)}"
             for server, known in sorted(self._known.items())
             for tool, reason in known.difference.quarantined.items()
         }
@@ -115,22 +108,56 @@ class Catalogue:
         """The tools of a server that read differently since they were pinned; models go on seeing the pinned words."""
         return self._known[server].difference.reworded if server in self._known else ()
 
+    def pins(self, server: str) -> Pins | None:
+        """What is pinned of a server and what it listed last, if it was ever listed."""
+        return self._known.get(server)
+
+    def change(self, name: str) -> Change | None:
+        """What a person has to accept before the tool of a full name may be used, if anything."""
+        server, _, tool = name.partition(".")
+        if (pins := self._known.get(server)) is None or tool not in pins.difference.quarantined:
+            return None
+        now = pins.found.tool(tool)
+        assert now is not None, "only what is listed is in quarantine"
+        return Change(server, pins.difference.quarantined[tool], pins.pinned.tool(tool), now)
+
+    def changes(self, server: str) -> list[Change]:
+        """All that a person has to accept of a server, by name of the tool."""
+        quarantined = self._known[server].difference.quarantined if server in self._known else ()
+        return [change for tool in sorted(quarantined) if (change := self.change(f"{server}.{tool}")) is not None]
+
+    async def accept(self, change: Change) -> None:
+        """Pin a tool as a person was shown it; where its server lists yet another by now, that stays in quarantine."""
+        await self._repin(change.server, lambda pinned: pinned.with_tool(change.now))
+
+    async def accept_all(self, server: str, listing: Listing) -> None:
+        """Pin all of a listing as a person was shown it."""
+        await self._repin(server, lambda pinned: listing)
+
+    def news(self, server: str) -> Sequence[str]:
+        """A sentence for the run where a server describes itself in other words than the pinned ones."""
+        difference = self._known[server].difference if server in self._known else None
+        return self._new_words(server) if difference and (difference.reworded or difference.instructions) else ()
+
     def warnings(self) -> list[str]:
         """Sentences for the run: servers left out, tools in quarantine, and words that changed."""
         missing = [f"tool server {name!r} is left out: {reason}" for name, reason in self.missing().items()]
-        closed = [f"tool {_quoted(name)} is left out: {reason}" for name, reason in self.quarantined().items()]
-        return [*missing, *closed, *(text for name in sorted(self._known) for text in self._new_words(name))]
+        closed = [f"tool {quoted(name)} is in quarantine: {reason}" for name, reason in self.quarantined().items()]
+        known = sorted(self._known.items())
+        notes = [f"tool server {name!r}: {note}" for name, pins in known for note in pins.found.notes]
+        return [*missing, *closed, *notes, *(text for name, _ in known for text in self._new_words(name))]
 
     def _new_words(self, server: str) -> list[str]:
         difference = self._known[server].difference
-        names = ", ".join(_quoted(name) for name in difference.reworded[:_SUGGESTIONS])
+        names = ", ".join(quoted(name) for name in difference.reworded[:_SUGGESTIONS])
         more = len(difference.reworded) - _SUGGESTIONS
         what = [f"{names}{f' and {more} more' if more > 0 else ''}"] if names else []
         what += ["its instructions"] if difference.instructions else []
-        again = "models go on seeing the text of the first listing"
+        again = f"models go on seeing what was accepted{_way_out(server)}"
         return [f"tool server {server!r} describes {' and '.join(what)} differently now; {again}"] if what else []
 
     async def _ask(self, server: ServerSettings, fresh: bool) -> None:
+        began = anyio.current_time()
         try:
             await self._pool.listing(server.name, fresh=fresh)
         except ServerUnavailable as error:
@@ -138,54 +165,78 @@ class Catalogue:
             if self._unkept is None:
                 self._missing[server.name] = error.reason
                 # That a login has come is seen without asking the server.
-                wait = 0.0 if self._pool.needs_login(server.name) else _RETRY_SECONDS
+                wait = 0.0 if self._pool.needs_login(server.name) else self._pause(server.name, began)
                 self._retry_at[server.name] = anyio.current_time() + wait
 
-    async def _recall(self, server: ServerSettings) -> bool:
-        if server.name not in self._known:
-            recorded = await self._remembered.get(_KIND, fingerprint_of(server))
-            if recorded is not None:
-                self._take(server, _Known.from_json(recorded))
-        return server.name in self._known
+    def _pause(self, server: str, began: float) -> float:
+        """From a second up; a server that takes its time to fail is not to hold up every other call."""
+        self._failures[server] = failures = self._failures.get(server, 0) + 1
+        return min(max(2.0 ** min(failures - 1, 6), 2 * (anyio.current_time() - began)), _LONGEST_PAUSE)
 
-    async def _inspect(self, server: ServerSettings, found: Listing) -> Mapping[str, str]:
+    async def _recall(self, server: ServerSettings) -> bool:
+        return server.name in self._known or await self._reread(server)
+
+    async def _reread(self, server: ServerSettings) -> bool:
+        recorded = await self._remembered.get(_KIND, fingerprint_of(server))
+        if recorded is not None:
+            self._take(server, Pins.from_json(recorded))
+        return recorded is not None
+
+    async def _inspect(self, server: ServerSettings, found: Listing) -> Callable[[], Mapping[str, str]]:
+        if (why := self._confusing.get(server.name)) is not None:
+            raise ServerUnavailable(server.name, why)
         try:
-            known = await self._pinned(server, found)
+            await self._note(server, found)
         except StoreError as error:
             self._unkept = error
             raise
         self._missing.pop(server.name, None)
-        self._take(server, known)
-        return known.difference.quarantined
+        self._failures.pop(server.name, None)
+        return Refusals(lambda: self._known[server.name].pinned, found)
 
-    async def _pinned(self, server: ServerSettings, found: Listing) -> _Known:
-        await self._recall(server)
-        before = self._known.get(server.name)
-        known = replace(before, found=found) if before else _Known(pinned=found, found=found)
-        if known != before:
-            await self._remembered.put(_KIND, fingerprint_of(server), known.to_json())
-        return known
+    async def _note(self, server: ServerSettings, found: Listing) -> None:
+        """Compare with what is pinned now, by whichever process; the first listing is what is pinned."""
+        await self._reread(server)
+        if server.name not in self._known or self._known[server.name].found != found:
+            await self._change(server, lambda pinned: pinned or found.first_pins(), found)
 
-    def _take(self, server: ServerSettings, known: _Known) -> None:
+    async def _repin(self, server: str, accept: Callable[[Listing], Listing]) -> None:
+        pins = self._known[server]
+        await self._change(self._servers[server], lambda pinned: accept(pinned or pins.pinned), pins.found)
+
+    async def _change(self, server: ServerSettings, pin: Callable[[Listing | None], Listing], found: Listing) -> None:
+        def work(recorded: Json | None) -> Json:
+            return Pins(pin(None if recorded is None else Pins.from_json(recorded).pinned), found).to_json()
+
+        changed = await self._remembered.update(_KIND, fingerprint_of(server), work)
+        self._take(server, Pins.from_json(changed))
+
+    def _take(self, server: ServerSettings, known: Pins) -> None:
         self._known[server.name] = known
-        self._tools = _tools_of(self._known, self._servers)
-        self._by_name = {tool.wire: tool for tool in self._tools} | {tool.full_name: tool for tool in self._tools}
+        self._index()
+
+    def _index(self) -> None:
+        self._tools = with_confirmed(_tools_of(self._known, self._servers), self._confirmed)
+        held = self.quarantined()
+        free = [tool for tool in self._tools if tool.full_name not in held]
+        self._by_name = {tool.wire: tool for tool in free} | {tool.full_name: tool for tool in free}
 
 
 async def remembered_tools(remembered: Remembered, servers: Sequence[ServerSettings]) -> tuple[Tool, ...]:
     """The usable tools of these servers as far as they were ever listed; opens none of them."""
-    known: dict[str, _Known] = {}
+    known: dict[str, Pins] = {}
     for server in servers:
         if (recorded := await remembered.get(_KIND, fingerprint_of(server))) is not None:
-            known[server.name] = _Known.from_json(recorded)
-    return _tools_of(known, {server.name: server for server in servers})
+            known[server.name] = Pins.from_json(recorded)
+    tools = _tools_of(known, {server.name: server for server in servers})
+    return with_confirmed(tools, await confirmed_classes(remembered))
 
 
-def _tools_of(known: Mapping[str, _Known], servers: Mapping[str, ServerSettings]) -> tuple[Tool, ...]:
+def _tools_of(known: Mapping[str, Pins], servers: Mapping[str, ServerSettings]) -> tuple[Tool, ...]:
     definitions = {
         f"{name}.{tool.name}": (servers[name], tool)
         for name, each in known.items()
-        for tool in usable(each.pinned, each.found)
+        for tool in shown(each.pinned, each.found)
     }
     wires = wire_names(definitions)
     return tuple(_tool(*definitions[full], wire=wires[full]) for full in sorted(definitions))
@@ -210,5 +261,5 @@ def _tool(server: ServerSettings, definition: Definition, *, wire: str) -> Tool:
     )
 
 
-def _quoted(name: str) -> str:
-    return repr(clean_text(name)[:120])
+def _way_out(server: str) -> str:
+    return f" (steprelay servers trust {server})"

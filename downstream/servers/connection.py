@@ -14,6 +14,7 @@ from mcp.types import CallToolResult, Implementation, InputRequiredResult, Reque
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
+from downstream.resources import READ
 from downstream.settings import ServerSettings
 from journal.values import Json, JsonObject
 from journal.world import World
@@ -22,9 +23,20 @@ from .asking import AsksBack, OpenCall, OpenCalls, asked_in_error, asked_in_resu
 from .caller import Caller, Patience
 from .changes import Changes
 from .exchange import Exchange, new_exchange
-from .failures import AnsweredBadly, CallFailed, NeedsLogin, ServerUnavailable, explain, login_reason, why_not_open
+from .failures import (
+    AnsweredBadly,
+    CallFailed,
+    NeedsLogin,
+    NotAccepted,
+    ServerUnavailable,
+    explain,
+    login_reason,
+    why_not_open,
+)
 from .life import Life
 from .listing import Listing
+from .listing_mend import Mender
+from .resource_read import read_resource
 from .results import DID_RUN, IN_SESSION
 from .session import US, Inspect, Session
 from .transports import Surroundings, open_transport
@@ -145,11 +157,11 @@ class Connection:
             self._session.life.wear_out()
 
     async def _hold(self, opening: _Opening) -> None:
-        server, life, changes = self.server, Life(), Changes()
+        server, life, changes, mender = self.server, Life(), Changes(), Mender()
         seconds = server.options.start_timeout
         try:
             with anyio.move_on_after(seconds) as self._scope:
-                transport = open_transport(server, self._around, life=life, on_change=changes.tell)
+                transport = open_transport(server, self._around, life=life, on_change=changes.tell, mender=mender)
                 info = Implementation(name=US, version=version(US))
                 async with Client(
                     transport,
@@ -158,7 +170,7 @@ class Connection:
                     # Declares forms and addresses; neither a model's replies nor folders are ever offered.
                     elicitation_callback=self._calls.on_question,
                 ) as client:
-                    session = Session(server, client, life, changes, self._world.new_id("s"), self.inspect)
+                    session = Session(server, client, life, changes, self._world.new_id("s"), self.inspect, mender)
                     await session.list_tools()
                     self.protocol = client.protocol_version
                     self._session = session
@@ -206,7 +218,7 @@ class Connection:
         timeout: float,  # noqa: ASYNC109
         caller: Caller,
     ) -> RawResult:
-        session = await self._ready_for(tool)
+        session = await self._ready_for(tool, caller.binding)
         with session.life.one_call():
             exchange = Exchange(await caller.leave(), self._world.reach)
             self._world.reach("send.leave")
@@ -242,7 +254,7 @@ class Connection:
             session.life.end()
         raise meant from error
 
-    async def _ready_for(self, tool: str) -> Session:
+    async def _ready_for(self, tool: str, binding: str | None) -> Session:
         self._world.reach("send.opening")
         try:
             session = await self._ready()
@@ -250,9 +262,8 @@ class Connection:
         except ServerUnavailable as error:
             failed = NeedsLogin(self.server.name) if self._needs_login else CallFailed(str(error), may_have_run=False)
             raise failed from error
-        if tool in session.refused:
-            why = f"{self.server.name}.{tool} may not be called: {session.refused[tool]}"
-            raise CallFailed(why, may_have_run=False)
+        if (why := session.why_not(tool, binding)) is not None:
+            raise NotAccepted(f"{self.server.name}.{tool}", why)
         return session
 
     @property
@@ -290,13 +301,16 @@ class Connection:
 async def _call(
     session: Session, tool: str, arguments: JsonObject, caller: Caller, patience: Patience
 ) -> RawResult | InputRequiredResult:
+    meta, resumed = _meta(caller.meta), caller.resumed
+    if tool == READ:
+        return await read_resource(session.client.session, arguments["uri"], meta=meta, resumed=resumed)
     return await session.client.session.call_tool(
         tool,
         arguments,
         progress_callback=patience.on_progress,
-        meta=_meta(caller.meta),
-        input_responses=caller.resumed.responses(),
-        request_state=caller.resumed.state,
+        meta=meta,
+        input_responses=resumed.responses(),
+        request_state=resumed.state,
         allow_input_required=True,
     )
 

@@ -63,6 +63,13 @@ class NeedsLogin(CallFailed):
         super().__init__(f"{server} cannot be used: {login_reason(server)}", may_have_run=False)
 
 
+class NotAccepted(CallFailed):
+    """The tool is not what was accepted of its server."""
+
+    def __init__(self, tool: str, why: str) -> None:
+        super().__init__(f"{tool} may not be called: {why}", may_have_run=False)
+
+
 class AnsweredBadly(SteprelayError):
     """The server answered with an error, or (`did_run`) with a result that does not fit what it promised."""
 
@@ -161,7 +168,7 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text[:_TOLD], ensure_ascii=False)
+    return json.dumps(clean_text(text)[:_TOLD], ensure_ascii=False)
 
 
 def _words(error: BaseException) -> str:

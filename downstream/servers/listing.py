@@ -1,13 +1,15 @@
 """What a tool server says it offers, what changed since it was pinned, and how careful each tool asks to be."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from downstream.settings import ServerOptions, ServerSettings
-from downstream.tool_names import fits
-from downstream.tools import ToolClass
+from downstream.tools import ToolClass, binding_of
 from journal.canonical import digest
 from journal.values import Json, JsonObject
+
+from .look_alikes import tool_troubles
 
 
 @dataclass(frozen=True)
@@ -21,30 +23,53 @@ class Definition:
     output_schema: JsonObject | None
     annotations: JsonObject
 
+    @cached_property
+    def binding(self) -> str:
+        """The hash of the part that a call relies on; the rest is wording."""
+        return binding_of(self)
+
     @property
-    def binding(self) -> list[Json]:
-        """The part that a call relies on; the rest is wording."""
-        return [self.name, self.input_schema, self.output_schema, self.annotations]
+    def pin(self) -> str:
+        """SHA-256 over all of it."""
+        return digest(asdict(self))
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All tools of one server, by name, and its instructions."""
+    """All tools of one server, by name, and its instructions; `notes` say what of it could not be read."""
 
     instructions: str
     tools: tuple[Definition, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def pin(self) -> str:
         """SHA-256 over every definition and the instructions."""
-        return digest(self.to_json())
+        return digest(self._offered())
+
+    def tool(self, name: str) -> Definition | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    def with_tool(self, accepted: Definition) -> "Listing":
+        """The listing with this definition in place of the one of its name."""
+        others = (tool for tool in self.tools if tool.name != accepted.name)
+        return replace(self, tools=tuple(sorted((*others, accepted), key=lambda tool: tool.name)))
+
+    def first_pins(self) -> "Listing":
+        """What may be used of a listing that is the first of its server: tools whose names can be told from others."""
+        troubled = tool_troubles([tool.name for tool in self.tools], ())
+        return replace(self, tools=tuple(tool for tool in self.tools if tool.name not in troubled))
 
     def to_json(self) -> JsonObject:
+        return self._offered() | ({"notes": list(self.notes)} if self.notes else {})
+
+    def _offered(self) -> JsonObject:
         return {"instructions": self.instructions, "tools": [asdict(tool) for tool in self.tools]}
 
     @classmethod
     def from_json(cls, data: Json) -> "Listing":
-        return cls(data["instructions"], tuple(Definition(**tool) for tool in data["tools"]))
+        tools = tuple(Definition(**tool) for tool in data["tools"])
+        return cls(data["instructions"], tools, tuple(data.get("notes", ())))
 
 
 @dataclass(frozen=True)
@@ -59,31 +84,30 @@ class Difference:
 def compare(pinned: Listing, found: Listing) -> Difference:
     """What a person has to accept before it may be used, and what is new in words only."""
     known = {tool.name: tool for tool in pinned.tools}
+    troubles = tool_troubles([tool.name for tool in found.tools], known)
     quarantined: dict[str, str] = {}
     reworded: list[str] = []
     for tool in found.tools:
         before = known.get(tool.name)
         if before is None:
-            quarantined[tool.name] = "it was added since the server was first listed"
-        elif digest(before.binding) != digest(tool.binding):
+            quarantined[tool.name] = troubles.get(tool.name, "it was added since the server was first listed")
+        elif before.binding != tool.binding:
             quarantined[tool.name] = f"its {_changed(before, tool)} changed since it was first listed"
         elif before != tool:
             reworded.append(tool.name)
     return Difference(quarantined, tuple(reworded), pinned.instructions != found.instructions)
 
 
-def usable(pinned: Listing, found: Listing) -> Iterable[Definition]:
-    """The pinned definitions that the server still has and that did not change but in words."""
-    refused = compare(pinned, found).quarantined
+def shown(pinned: Listing, found: Listing) -> Iterable[Definition]:
+    """The pinned definitions of what the server still has: what models see, also of tools that changed since."""
     there = {tool.name for tool in found.tools}
-    return [tool for tool in pinned.tools if tool.name in there and tool.name not in refused]
+    return [tool for tool in pinned.tools if tool.name in there]
 
 
 def class_of(tool: Definition, options: ServerOptions) -> ToolClass:
     """By the user's `effects`, an exact name first, then the longest glob; else by the tool's own annotations."""
-    fitting = [glob for glob in options.effects if fits(glob, tool.name)]
-    if fitting:
-        return options.effects[max(fitting, key=lambda glob: (glob == tool.name, len(glob)))]
+    if (effect := options.effect_of(tool.name)) is not None:
+        return effect
     said = _said(tool.annotations)
     return said if options.trust == "annotations" or said == "destructive" else "unknown"
 

@@ -4,27 +4,43 @@ from mcp import Client, MCPError
 from mcp.types import Tool
 from mcp_types import METHOD_NOT_FOUND
 
+from downstream.json_shape import is_array, is_object
+from downstream.resources import READ
+
 from .listing import Definition, Listing
+from .listing_mend import Mender
 
 _PAGES = 100
 
 
-async def read_listing(client: Client) -> Listing:
-    """Every tool once, by name; a server without tools lists none. Raises what the SDK raises."""
+async def read_listing(client: Client, mender: Mender) -> Listing:
+    """Every tool once, by name, with what the mender noted; a server without tools lists none.
+
+    Raises what the SDK raises.
+    """
     tools: dict[str, Definition] = {}
     cursor: str | None = None
     try:
         for _ in range(_PAGES):
             page = await client.list_tools(cursor=cursor)
             for tool in page.tools:
-                tools.setdefault(tool.name, _definition(tool))
+                if tool.name != READ and _is_for_models(tool):
+                    tools.setdefault(tool.name, _definition(tool))
             cursor = page.next_cursor
             if not cursor:
                 break
     except MCPError as error:
         if error.code != METHOD_NOT_FOUND:
             raise
-    return Listing(client.instructions or "", tuple(sorted(tools.values(), key=lambda tool: tool.name)))
+    by_name = tuple(sorted(tools.values(), key=lambda tool: tool.name))
+    return Listing(client.instructions or "", by_name, mender.notes)
+
+
+def _is_for_models(tool: Tool) -> bool:
+    """Not one that a server keeps for a view of its own: the extension for apps wants those hidden from models."""
+    ui = (tool.meta or {}).get("ui")
+    visible = ui.get("visibility") if is_object(ui) else None
+    return not is_array(visible) or "model" in visible
 
 
 def _definition(tool: Tool) -> Definition:

@@ -63,6 +63,8 @@ class Normalised:
     structured: bool = False
     did_run: bool = False
     session: str | None = None
+    links: tuple[str, ...] = ()
+    """The addresses of resources that it only names."""
 
 
 def normalise(result: CallToolResult) -> Normalised:
@@ -89,6 +91,7 @@ def normalise(result: CallToolResult) -> Normalised:
         structured=data is not None and not text.strip(),
         did_run=bool((result.meta or {}).get(DID_RUN)),
         session=(result.meta or {}).get(IN_SESSION),
+        links=tuple(clean_text(block.uri) for block in result.content if isinstance(block, ResourceLink)),
     )
 
 

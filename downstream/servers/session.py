@@ -13,12 +13,16 @@ from .changes import Changes
 from .failures import ServerUnavailable
 from .life import Life
 from .listing import Listing
+from .listing_mend import Mender
 from .listing_read import read_listing
 
 US = "steprelay"
 
-Inspect: TypeAlias = Callable[[ServerSettings, Listing], Awaitable[Mapping[str, str]]]
-"""Looks at what a server lists each time it is opened; says which of its tools may not be called, and why."""
+Refused: TypeAlias = Callable[[], Mapping[str, str]]
+"""Which tools of a listing may not be called, and why, at the time of asking."""
+
+Inspect: TypeAlias = Callable[[ServerSettings, Listing], Awaitable[Refused]]
+"""Looks at what a server lists each time it is opened, and from then on says which of its tools may not be called."""
 
 
 @dataclass
@@ -31,8 +35,9 @@ class Session:
     changes: Changes
     id: str
     inspect: Inspect | None
+    mender: Mender
     listing: Listing = field(default_factory=lambda: Listing("", ()))
-    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    refused: Refused = dict[str, str]
 
     @property
     def memory(self) -> str | None:
@@ -44,6 +49,14 @@ class Session:
         """Ask the server for its tools and have them inspected. Raises what the SDK and `inspect` raise."""
         if self.client.server_info is not None and self.client.server_info.name == US:
             raise ServerUnavailable(self.server.name, "it is steprelay itself; take it out of mcpServers")
-        listing = await read_listing(self.client)
-        self.refused = await self.inspect(self.server, listing) if self.inspect else {}
+        listing = await read_listing(self.client, self.mender)
+        self.refused = await self.inspect(self.server, listing) if self.inspect else dict
         self.listing = listing
+
+    def why_not(self, tool: str, binding: str | None) -> str | None:
+        """Why a tool may not be called: a person has to accept it, or it is none any more that was asked for."""
+        if (why := self.refused().get(tool)) is not None:
+            return why
+        now = self.listing.tool(tool)
+        changed = binding is not None and now is not None and now.binding != binding
+        return "it changed after the call was decided on" if changed else None

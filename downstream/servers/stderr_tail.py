@@ -54,10 +54,20 @@ class StderrTail:
         """The last line of the server's own, else its exit code, in at most 120 characters."""
         lines = [line.strip() for line in self.text().splitlines() if line.strip()]
         own = [line for line in lines if not line.startswith(EXIT_CODE)] or lines
-        return own[-1][:_SHORT_CHARACTERS] if own else ""
+        return _cut(own[-1], _SHORT_CHARACTERS) if own else ""
 
     def _read(self, reading: int) -> None:
         with io.TextIOWrapper(open(reading, "rb"), encoding="utf-8", errors="replace") as stream:
-            while line := stream.readline(_LINE_CHARACTERS):
-                self._lines.append(line.rstrip("\n"))
-                log.debug("server_stderr", extra={"server": self._server, "line": line.rstrip("\n")})
+            within = False
+            while part := stream.readline(_LINE_CHARACTERS):
+                # The rest of a long line is left out: a secret that spans two parts would be found in neither.
+                if not within:
+                    line = _cut(part.rstrip("\n"), _LINE_CHARACTERS - 1)
+                    self._lines.append(line)
+                    log.debug("server_stderr", extra={"server": self._server, "line": line})
+                within = not part.endswith("\n")
+
+
+def _cut(text: str, most: int) -> str:
+    """With a mark where it is cut, by which what is left of a secret is found."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -23,6 +23,7 @@ from downstream.settings import ServerSettings
 from .exchange import LARGEST_ANSWER, ContainedTransport, current_exchange
 from .failures import CallFailed, ServerUnavailable
 from .life import Life
+from .listing_mend import Mender
 from .sieve import Sieve
 from .sse_streams import open_sse
 from .stderr_tail import StderrTail
@@ -52,7 +53,7 @@ class Surroundings:
 
 @asynccontextmanager
 async def open_transport(
-    server: ServerSettings, around: Surroundings, *, life: Life, on_change: Callable[[], None]
+    server: ServerSettings, around: Surroundings, *, life: Life, on_change: Callable[[], None], mender: Mender
 ) -> AsyncGenerator[Streams]:
     """Streams to and from a server; `life` ends once it is gone, and `on_change` is called when its tools changed.
 
@@ -66,7 +67,7 @@ async def open_transport(
     else:
         opened = _open_sse(server, around.access, life)
     async with opened as (reading, writing):
-        yield _Watched(reading, life.end, Sieve(on_change)), _Noted(writing)
+        yield _Watched(reading, life.end, Sieve(on_change), mender), _Noted(writing, mender)
 
 
 def refuse_ourselves(server: ServerSettings) -> None:
@@ -141,10 +142,11 @@ class _Watched:
     A reply that cannot be read comes as an error for the request that it belongs to.
     """
 
-    def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None], sieve: Sieve) -> None:
+    def __init__(self, inner: ReadStream[Incoming], on_end: Callable[[], None], sieve: Sieve, mender: Mender) -> None:
         self._inner = inner
         self._on_end = on_end
         self._sieve = sieve
+        self._mender = mender
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -155,7 +157,7 @@ class _Watched:
         try:
             while not self._sieve.keeps(item := await self._inner.receive()):
                 pass
-            return as_answer(item)
+            return self._mender.mended(as_answer(item))
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
             raise
@@ -184,14 +186,16 @@ class _Watched:
 class _Noted:
     """A stream of outgoing messages that notes in the caller's exchange whether one was taken."""
 
-    def __init__(self, inner: WriteStream[SessionMessage]) -> None:
+    def __init__(self, inner: WriteStream[SessionMessage], mender: Mender) -> None:
         self._inner = inner
+        self._mender = mender
 
     async def send(self, item: SessionMessage, /) -> None:
         exchange = current_exchange()
         sent_before = exchange.sent
         if not sent_before and not exchange.leave():
             raise CallFailed("the time to send the call was over, so it was not sent", may_have_run=False, lost=True)
+        self._mender.note(item)
         exchange.reach("send.before")
         # Before the send: one that is cancelled may have handed its message over all the same.
         exchange.sent = True

@@ -6,16 +6,25 @@ Windows: the SDK puts each server into a job object that dies with us, so comman
 server starts before it is in there, right at its beginning, may escape.
 """
 
+import errno
 import os
+import stat
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 SHELL = Path("/bin/sh")
 EXIT_CODE = "exit code "
 """What begins the line that the shell adds to stderr after a server that failed."""
+
+_PREFIX, _PIPE = "steprelay-", "alive"
+_LEFT_SECONDS = 60.0
+_TIDIED = 200
+"""So many folders of dead processes are removed at once; more wait for the next process."""
 
 # The SDK starts each server as the leader of a group of its own, so $$ names the group. The shell outlives a SIGTERM to
 # the group, since the group must be killed after a server that ignores it; the watcher is reaped before, so that no
@@ -49,13 +58,21 @@ class Watchdog:
 
 
 @contextmanager
-def open_watchdog(shell: Path = SHELL) -> Generator[Watchdog]:
-    """Watch over what is started within; where there is no shell, nothing is wrapped."""
+def open_watchdog(shell: Path = SHELL, *, temporary: Path | None = None) -> Generator[Watchdog]:
+    """Watch over what is started within; where there is no shell, nothing is wrapped.
+
+    First removes what processes left behind that were killed before they had started anything.
+    """
     if not (hasattr(os, "mkfifo") and shell.exists()):
         yield Watchdog(None)
         return
-    with tempfile.TemporaryDirectory(prefix="steprelay-", ignore_cleanup_errors=True) as folder:
-        alive = Path(folder, "alive")
+    temporary = temporary or Path(tempfile.gettempdir())
+    for left in islice(_left_behind(temporary), _TIDIED):
+        with suppress(OSError):
+            (left / _PIPE).unlink()
+            left.rmdir()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=temporary, ignore_cleanup_errors=True) as folder:
+        alive = Path(folder, _PIPE)
         os.mkfifo(alive, 0o600)
         # Opened for both, it does not wait for a reader; children do not inherit it.
         held = os.open(alive, os.O_RDWR)
@@ -63,3 +80,23 @@ def open_watchdog(shell: Path = SHELL) -> Generator[Watchdog]:
             yield Watchdog(alive)
         finally:
             os.close(held)
+
+
+def _left_behind(folder: Path) -> Iterator[Path]:
+    """Our own folders whose pipe nobody holds any more, as long as no process may just be about to."""
+    found = [each for each in folder.glob(f"{_PREFIX}*") if not each.is_symlink()]
+    for each in found:
+        with suppress(OSError):
+            about = (each / _PIPE).lstat()
+            ours = stat.S_ISFIFO(about.st_mode) and about.st_uid == each.lstat().st_uid == os.getuid()
+            if ours and time.time() - about.st_mtime > _LEFT_SECONDS and not _is_held(each / _PIPE):
+                yield each
+
+
+def _is_held(pipe: Path) -> bool:
+    """Whether its owner lives, who reads from it too, or a watcher that waits for the end of its owner."""
+    try:
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        return error.errno != errno.ENXIO
+    return True

@@ -88,6 +88,6 @@ async def _brief(
         tools=tools_of_step(step.tools, worker, equipment.catalogue.tools()),
         ending=submit_report(step.output),
         origin=origin,
-        label=job.read,
+        label=job.read | number.label,
         artifact_steps=job.artifact_steps,
     )

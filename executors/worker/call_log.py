@@ -54,6 +54,16 @@ class CallLog:
         return {server_of(end.tool): end.session for end in self.ends if end.session is not None}
 
     @property
+    def links(self) -> dict[str, list[str]]:
+        """By address, the servers whose results named it as something to be read."""
+        found: dict[str, list[str]] = {}
+        for end in self.ends:
+            for uri in end.links:
+                if (server := server_of(end.tool)) not in found.setdefault(uri, []):
+                    found[uri].append(server)
+        return found
+
+    @property
     def citable(self) -> dict[str, Called]:
         """By id, the calls that a finding may rest on: ended ok and not empty."""
         good = (end for end in self.ends if end.ok and not end.empty and end.tool != SEARCH_TOOLS.name)

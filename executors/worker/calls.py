@@ -1,14 +1,23 @@
 """The calls of one turn, made at the same time; whatever comes of each is text for the model, and data for the log."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
 
-from downstream.door import Called, Refused, ToolCall, Waiting
+from downstream.door import Arguments, Called, Refused, ToolCall, Waiting
+from downstream.resources import reading_of
 from downstream.tools import Tool
-from executors.built_in_tools import BUILT_IN, READ_ARTIFACT, SEARCH_TOOLS, read_artifact, search_tools
+from executors.built_in_tools import (
+    BUILT_IN,
+    READ_ARTIFACT,
+    READ_RESOURCE,
+    SEARCH_TOOLS,
+    link_to_read,
+    read_artifact,
+    search_tools,
+)
 from executors.job import Equipment
 from executors.own_artifacts import OwnArtifacts
 from executors.paths import ReferenceMissing
@@ -46,6 +55,8 @@ class WorkerCalls:
         self.artifacts = OwnArtifacts(journal, brief.artifact_steps)
         self.found: dict[str, Tool] = {}
         """Tools that a search has brought up, by wire name."""
+        self.linked: Collection[str] = ()
+        """The servers of which may be read what their results link to."""
 
     async def turn(self, key: str, uses: Sequence[Use]) -> list[Answer]:
         """The answers to all uses of a turn, in their order, once every one has ended or waits."""
@@ -124,8 +135,10 @@ class WorkerCalls:
 
     async def _make(self, key: str, use: Use) -> Answer:
         try:
-            if use.name in BUILT_IN:
-                end: Called | Refused | Waiting = await self._built_in(key, use)
+            if use.name == READ_RESOURCE.name:
+                end: Called | Refused | Waiting = await self._read_linked(key, use)
+            elif use.name in BUILT_IN:
+                end = await self._built_in(key, use)
             else:
                 end = await self._called(key, use)
         except ReferenceMissing as error:
@@ -137,10 +150,18 @@ class WorkerCalls:
     async def _called(self, key: str, use: Use) -> Called | Refused | Waiting:
         read = self.log.read | {"model"}
         arguments = await resolve_artifacts(use.arguments, label=read, read_artifact=self.artifacts.value)
-        brief, tool = self.brief, self.tools.full_name(use.name) or use.name
-        call = ToolCall(
-            key, brief.place.step or "", tool, arguments, self.tools.full_names, brief.origin, read, fresh=brief.fresh
-        )
+        return await self._sent(key, self.tools.full_name(use.name) or use.name, arguments, self.tools.full_names)
+
+    async def _read_linked(self, key: str, use: Use) -> Called | Refused | Waiting:
+        link = link_to_read(use.arguments, self.log.links, self.linked)
+        tool, arguments = reading_of(link.server), Arguments({"uri": link.uri}, self.log.read | {"model"})
+        return await self._sent(key, tool, arguments, frozenset({tool}))
+
+    async def _sent(
+        self, key: str, tool: str, arguments: Arguments, allowed: frozenset[str]
+    ) -> Called | Refused | Waiting:
+        brief, read = self.brief, self.log.read | {"model"}
+        call = ToolCall(key, brief.place.step or "", tool, arguments, allowed, brief.origin, read, fresh=brief.fresh)
         return await self.equipment.call_tool(self.journal, call)
 
     async def _built_in(self, key: str, use: Use) -> Called:

@@ -7,12 +7,13 @@ from downstream.budget import within_budget
 from downstream.door import Waiting
 from downstream.model_port import RETRIED, Function, ModelFailed, ModelReply, ModelRequest
 from downstream.models.door import NoModel
+from downstream.models.replies import broken_json
 from downstream.settings import SCRIPTED
-from executors.built_in_tools import READ_ARTIFACT, SEARCH_TOOLS
+from executors.built_in_tools import READ_ARTIFACT, READ_RESOURCE, SEARCH_TOOLS
 from executors.job import Equipment, under_limits
 from executors.own_artifacts import OwnArtifacts
 from executors.tool_search import find_tools
-from executors.tools_of_step import StepTools
+from executors.tools_of_step import StepTools, servers_to_read
 from executors.wording import prompt, quoted
 from journal.errors import BudgetReached
 from journal.events import NewEvent
@@ -43,6 +44,8 @@ class Loop:
         self.talk = Conversation(brief)
         self.tools = StepTools.from_json(begun["tools"], brief.tools)
         self.calls = WorkerCalls(equipment, journal, brief, self.tools, self.log)
+        # A step that was begun by an earlier release has none.
+        self.calls.linked = begun.get("linked", ())
         self._begun = begun
         self._style: Style = begun["style"]
         self._turn = 1
@@ -110,7 +113,9 @@ class Loop:
             self._reminders = 0
             if not await self._climb_down():
                 return Ended(self.log, problem=f"model {reply.model} never called a tool and never reported")
-        self.talk.say(prompt("cut_off" if reply.finish == "length" else "no_call", ending=self.brief.ending.name))
+        told = prompt("cut_off" if reply.finish == "length" else "no_call", ending=self.brief.ending.name)
+        broken = broken_json(reply.text) if reply.finish != "length" else None
+        self.talk.say(f"{broken}\n{told}" if broken else told)
         return None
 
     async def _climb_down(self) -> bool:
@@ -208,6 +213,8 @@ class Loop:
         offered = [function_of(listed[wire]) for wire in sorted(listed)]
         if self._begun["artifacts"]:
             offered.append(READ_ARTIFACT)
+        if any(server in self.calls.linked for servers in self.log.links.values() for server in servers):
+            offered.append(READ_RESOURCE)
         if len(self.tools.names) > len(self._begun["shown"]):
             offered.append(SEARCH_TOOLS)
         return (*offered, self.brief.ending)
@@ -227,6 +234,7 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
             "tools": tools.to_json(),
             "shown": shown,
             "artifacts": kept,
+            "linked": servers_to_read(brief.worker, tools.definitions, equipment.catalogue.tools()),
             "style": style,
             "at": journal.driven_seconds,
         }

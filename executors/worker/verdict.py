@@ -55,6 +55,7 @@ def outcome_of(case: Case) -> Outcome:
         failed_calls=log.failed,
         effects=log.effects,
         limit=case.ended.limit,
+        label=log.read | {"model"},
     )
 
 

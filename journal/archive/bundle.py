@@ -185,6 +185,7 @@ class LedgerRow(_OfRun):
     input_tokens: Count
     output_tokens: Count
     cached_tokens: Count
+    reasoning_tokens: Count = 0
     cost_known: bool
     at: Time
 
@@ -215,6 +216,7 @@ class ActionRow(_OfRun):
     note: str | None
     content: Json
     edit_of: str | None
+    sources: list[JsonObject] = []
     subject: str
     handled: bool
     serial: Count

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from journal.artifacts import ArtifactLost
-from journal.audit import GENESIS, chained
+from journal.audit import GENESIS, chained, is_keyed
 from journal.canonical import digest
 from journal.database import Row, Transaction
 from journal.errors import SteprelayError
@@ -39,7 +39,7 @@ async def check_record(store: Store, record: Record) -> tuple[list[str], list[st
             problems.append(str(Unreadable("a row of its history")))
     problems += await _check_files(store, record)
     if record.came is None:
-        problems += await store.database.read(lambda tx: list(_check_audit(tx, record)))
+        problems += await store.database.read(lambda tx: [*_check_audit(tx, record), *_check_keyed(tx, record)])
     return problems, notes
 
 
@@ -95,6 +95,21 @@ def _check_actions(record: Record) -> Iterator[str]:
             row["decided_level"],
         ):
             yield f"action {row['id']}: the audit tells of another decision"
+
+
+def _check_keyed(tx: Transaction, record: Record) -> Iterator[str]:
+    """Intents and actions against the audit's keyed hashes, as far as they were made with the key that is there."""
+    begun = {line["call"]: line for line in _said_in(record, "intent.begun")}
+    for row in record.tables["intents"]:
+        line = begun.get(row["call"], {})
+        hashes = (("key", "key_hmac"), ("arguments_hash", "arguments_hmac"))
+        if any(name in line and not is_keyed(tx, row[column], line[name]) for column, name in hashes):
+            yield f"intent {row['key']}: the audit tells of other arguments, or of another place in the plan"
+    decided = {line["action_id"]: line.get("action_hmac") for line in _said_in(record, "action.decided")}
+    for row in record.tables["actions"]:
+        told = decided.get(row["id"])
+        if told is not None and not is_keyed(tx, row["hash"], told):
+            yield f"action {row['id']}: the audit tells of a decision about something else"
 
 
 def _check_events(record: Record) -> Iterator[str]:
@@ -156,13 +171,13 @@ def _inside(row: JsonObject, name: str) -> JsonObject | None:
 
 
 def _check_intents(record: Record) -> Iterator[str]:
-    begun = {(line["key"], line["call"]): line for line in _said_in(record, "intent.begun")}
+    begun = {line["call"]: line for line in _said_in(record, "intent.begun")}
     for row in record.tables["intents"]:
         if row["epoch"] == 0:
             # Of the run that this one was forked from, whose audit tells of it.
             continue
-        line = begun.get((row["key"], row["call"]))
-        names = ("step", "tool", "class", "arguments_hash", "action")
+        line = begun.get(row["call"])
+        names = ("step", "tool", "class", "action")
         if line is None or any(line[name] != row[name] for name in names):
             yield f"intent {row['key']}: the audit tells of another call"
         elif not record.redacted and not _is_hash(data_of(row, "arguments"), row["arguments_hash"], row["run"]):

@@ -15,6 +15,7 @@ from journal.artifact_files import remove_run, remove_unknown, run_folders
 from journal.audit import AuditLine, append_audit
 from journal.database import Transaction
 from journal.errors import StoreError
+from journal.grants import forget_grants
 from journal.lease import LeaseWatch
 from journal.store import Store
 
@@ -31,7 +32,7 @@ _FIRST = 1.0
 """Seconds after its start when a process first looks; whoever started it does not wait for that."""
 
 OF_RUN = ("memo", "steps", "intents", "actions", "events", "artifacts", "imports")
-"""The tables whose rows go with their run; the ledger's stay a while, the audit's for good."""
+"""The tables whose rows go with their run; those of the ledger and of used grants stay a while, the audit for good."""
 
 # What was imported is kept from then on, however old it is. (The plus: by the index of ends.)
 _OLD = """
@@ -158,6 +159,7 @@ def _remove_rows(tx: Transaction, run_id: str, *, owner: str, at: float) -> list
     nameless = "UPDATE ledger SET run = '', key = run || '/' || key, step = NULL, worker = NULL WHERE run = ?"
     tx.change(nameless, (run_id,))
     tx.change("DELETE FROM runs WHERE id = ?", (run_id,))
+    forget_grants(tx, run_id, at=at)
     return artifacts
 
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import anyio
 import anyio.to_thread
@@ -36,8 +36,9 @@ TABLES = {
 """The tables whose rows belong to one run, and the order in which they are written out."""
 _JSON = frozenset(
     {"options", "result", "warnings", "origin", "value", "definition", "arguments", "choices", "reasons", "binding"}
-    | {"content", "data"}
+    | {"content", "data", "sources"}
 )
+_WITH_FOREIGN = ("memo", "intents", "actions")
 _MAYBE_NULL = frozenset({"result", "origin", "content"})
 _FLAGS = frozenset({"delivered", "optional", "dropped", "cost_known", "handled"})
 _FOREIGN = "imported"
@@ -93,8 +94,10 @@ async def collected(store: Store, run_id: str, *, about: About) -> JsonObject:
             "artifacts": _rows_of(tx, "artifacts", "created_at, id", run_id=run_id),
         }
 
-    document: JsonObject = store.outlet.json(await store.database.read(read))
-    return document
+    document: JsonObject = await store.database.read(read)
+    # Numbers elsewhere are of our own making: times, sizes and limits.
+    document |= {name: store.outlet.foreign(document[name]) for name in _WITH_FOREIGN}
+    return cast("JsonObject", store.outlet.json(document))
 
 
 def content_of(store: Store, run_id: str) -> Content:

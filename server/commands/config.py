@@ -52,11 +52,13 @@ def trust(
     """Trust a project's settings, having shown what they run."""
     import anyio
 
-    from server.settings import is_trusted, trust_file, what_it_runs
+    from server.settings import hash_of, is_trusted, trust_file, what_it_runs
     from server.terminal.asking import confirm, nobody_here
 
     if not settings_file.is_file():
         raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")
+    # What changes from here on, while it is read, is not trusted.
+    seen = hash_of(settings_file)
     typer.echo(f"{settings_file.resolve()} would use:")
     for line in what_it_runs(settings_file.resolve()):
         typer.echo(f"  {line}")
@@ -66,8 +68,21 @@ def trust(
     if nobody_here(os.environ) is None and not anyio.run(confirm, "Trust it?"):
         typer.echo("Not trusted.")
         raise typer.Exit(ExitCode.REFUSED)
-    trust_file(settings_file)
+    anyio.run(_note_trust, settings_file.resolve(), seen)
+    trust_file(settings_file, seen=seen)
     typer.echo("Trusted, until it is changed.")
+
+
+async def _note_trust(path: Path, seen: str) -> None:
+    """In the audit of the user's own settings, before it counts."""
+    from journal.audit import AuditLine
+    from journal.world import World
+    from server.opened_store import open_settings_store
+    from server.settings import find_settings, load_settings
+
+    own = load_settings(find_settings(None, environ=os.environ, cwd=None), environ=os.environ, lenient=True)
+    async with open_settings_store(own, world=World()) as store:
+        await store.note(AuditLine("settings.trusted", {"path": str(path), "sha256": seen}))
 
 
 def shown_settings(settings: "Settings") -> Any:
@@ -85,6 +100,7 @@ def shown_settings(settings: "Settings") -> Any:
         "budget": settings.budget.model_dump(mode="json"),
         "store": settings.store.model_dump(mode="json"),
         "retention": settings.retention.model_dump(mode="json"),
+        "audit": settings.audit.model_dump(mode="json"),
         "revise": settings.revise,
         "engine": settings.engine.model_dump(mode="json", exclude_none=True),
         "warnings": list(settings.warnings),

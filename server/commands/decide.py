@@ -82,16 +82,22 @@ def _decide(word: _Word) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
+        from server.terminal.asking import GRANT
+        from server.terminal.granting import approve_with_grants
         from server.views.action_view import without_secrets
 
         _refuse_unseen(word)
         async with open_settings_store(settings, world=World()) as store:
             action = await store.action(word.action_id)
             await store.check_writable(action.run)
-            decision = await _decision(without_secrets(action, store.outlet), word, store.world.now())
+            # Grants hold under the settings that they were given under.
+            grants = (await store.run(action.run)).fingerprint == settings.fingerprint
+            decision = await _decision(without_secrets(action, store.outlet), word, store.world.now(), grants=grants)
             if decision is None:
                 return ExitCode.WAITING
             is_ours = await _takes_over(store, action.run, settings)
+            if decision.choice == GRANT:
+                decision = await approve_with_grants(settings, store, action, decision)
             await store.decide(action, decision)
             if not is_ours:
                 await _say_who_goes_on(store, action.run, word.config)
@@ -101,7 +107,7 @@ def _decide(word: _Word) -> None:
     run_async(work, settings)
 
 
-async def _decision(action: "Action", word: _Word, now: float) -> "Decision | None":
+async def _decision(action: "Action", word: _Word, now: float, *, grants: bool) -> "Decision | None":
     from journal.actions import Decision
     from server.terminal.asking import ask_decision, no_of, nobody_here
     from server.terminal.filling_in import given_content
@@ -110,7 +116,7 @@ async def _decision(action: "Action", word: _Word, now: float) -> "Decision | No
     content = given_content(action, word.choice, word.content)
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
-    return await ask_decision(action, now=now, choice=word.choice, content=content)
+    return await ask_decision(action, now=now, choice=word.choice, content=content, grants=grants)
 
 
 def _refuse_unseen(word: _Word) -> None:

@@ -1,8 +1,8 @@
 """Driving a run from the command line: shown while it goes on, its actions decided, its end told."""
 
 import os
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -12,7 +12,7 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused, StoreError
-from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines
+from server.terminal.asking import GRANT, ask_decision, no_of, nobody_here, question_lines
 from server.terminal.event_lines import show_events
 from server.terminal.exit_codes import ExitCode, code_of_run
 from server.terminal.follow import Decide, Show, follow, look
@@ -25,6 +25,9 @@ from .options import ApproveMode
 
 if TYPE_CHECKING:
     from server.product import Product
+
+_LOOK_SECONDS = 0.25
+"""How often it is looked whether a question was answered elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,10 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
     """
     await product.engine.wake(run_id)
     try:
-        with open_display(manner, asks=manner.asks) as display:
-            decide = _decider(product, manner, display)
-            await follow(product.store, run_id, show=display.show, decide=decide, after=manner.told)
+        async with _page_for(product, manner):
+            with open_display(manner, asks=manner.asks) as display:
+                decide = _decider(product, manner, display)
+                await follow(product.store, run_id, show=display.show, decide=decide, after=manner.told)
     except anyio.get_cancelled_exc_class():
         typer.echo(f"\nInterrupted. The run is kept; go on with: {manner.typed(f'runs resume {run_id}')}", err=True)
         raise
@@ -77,6 +81,18 @@ async def drive_here(product: "Product", run_id: str, manner: Manner) -> ExitCod
         with suppress(StoreError):
             await product.store.mark_delivered(run_id)
     return code_of_run(end.run)
+
+
+@asynccontextmanager
+async def _page_for(product: "Product", manner: Manner) -> AsyncGenerator[None]:
+    """The page beside the terminal, so that a person may decide there instead; none where nobody is at either."""
+    if not manner.asks:
+        yield
+        return
+    from server.page.serving import open_page
+
+    async with open_page(product):
+        yield
 
 
 @dataclass(frozen=True)
@@ -112,13 +128,46 @@ def _decider(product: "Product", manner: Manner, display: Display) -> Decide:
         decision, shown = _by_flag(action, manner.approve), without_secrets(action, product.store.outlet)
         if decision is None and manner.asks:
             with display.aside():
-                decision = await ask_decision(shown, now=product.store.world.now())
+                decision = await _ask(product, shown)
+                if decision is not None and decision.choice == GRANT:
+                    from server.terminal.granting import approve_with_grants
+
+                    decision = await approve_with_grants(product.settings, product.store, action, decision)
         elif decision is None and not manner.as_json:
             _say_what_waits(shown, product.store.world.now())
         if decision is not None:
             await _record(product, action, decision)
 
     return decide
+
+
+async def _ask(product: "Product", action: Action) -> Decision | None:
+    """Ask at the terminal; None also where the action was decided elsewhere before anybody answered here."""
+    decisions: list[Decision | None] = []
+
+    async def ask(scope: anyio.CancelScope) -> None:
+        decisions.append(await ask_decision(action, now=product.store.world.now(), grants=True))
+        scope.cancel()
+
+    if (address := product.page.of(action.id)) is not None:
+        typer.echo(f"\nTo decide on the page instead: {address}")
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, group.cancel_scope)
+        await _decided(product, action)
+        group.cancel_scope.cancel()
+    if not decisions:
+        typer.echo("\nIt was decided elsewhere.")
+    return decisions[0] if decisions else None
+
+
+async def _decided(product: "Product", action: Action) -> None:
+    while True:
+        changed = product.store.bell.listen(action.run)
+        if (await product.store.action(action.id)).state != "waiting":
+            return
+        # Another process rings no bell here.
+        with anyio.move_on_after(_LOOK_SECONDS):
+            await changed.wait()
 
 
 def _by_flag(action: Action, mode: ApproveMode) -> Decision | None:

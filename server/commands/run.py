@@ -46,21 +46,22 @@ def run(  # noqa: PLR0913
         bool, typer.Option("--detach", help="Print the run's id and leave the run to a process in the background.")
     ] = False,
     approve: Approve = "ask",
-    grants: Annotated[str | None, typer.Option("--grants", hidden=True)] = None,
+    grants: Annotated[
+        Path | None,
+        typer.Option("--grants", metavar="FILE", help="Follow the plan in this file, with the calls granted in it."),
+    ] = None,
 ) -> None:
     """Reach a goal in several steps.
 
     Ctrl-C leaves the run as it is; `steprelay runs resume ID` goes on with it.
     """
-    if grants is not None:
-        raise UsageProblem("--grants is not built yet; leave it out, and decide actions one by one or with --approve")
     from .driving import Manner
 
     manner = Manner(approve, as_json, config)
     request = replace(new_request(goal, context), interactive=manner.asks and not detach)
-    if plan is not None:
+    if plan is not None or grants is not None:
         # A key of its own, so that the same goal with another plan is another run.
-        request = replace(request, plan=read_plan(plan), idempotency_key=new_id("k"))
+        request = replace(with_plan(request, plan, grants), idempotency_key=new_id("k"))
     settings = load(config)
     work = partial(_hand_over, settings, request) if detach else partial(_drive, settings, request, manner)
     run_async(work, settings)
@@ -108,6 +109,19 @@ def new_request(goal: str, context: Path | None) -> "Request":
     return Request(
         goal=goal, context="" if context is None else _context(context), goal_label="user", depth=depth_of(os.environ)
     )
+
+
+def with_plan(request: "Request", plan: Path | None, grants: Path | None) -> "Request":
+    """The request with the plan that one of these files holds, and the grants. Raises UsageProblem."""
+    if grants is None:
+        return request if plan is None else replace(request, plan=read_plan(plan))
+    from journal.canonical import digest
+    from server.grant_file import read_grant_file
+
+    file = read_grant_file(grants)
+    if plan is not None and digest(read_plan(plan)["steps"]) != digest(file.plan["steps"]):
+        raise UsageProblem(f"{plan} is another plan than the one that {grants} grants calls of; leave --plan out")
+    return replace(request, plan=file.plan, grants=file.grants)
 
 
 def read_plan(path: Path) -> "JsonObject":

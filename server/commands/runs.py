@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from journal.store import Store
+    from server.settings import Settings
     from server.views.run_view import RunLine
 
 _PATIENCE = 6.0
@@ -54,12 +55,26 @@ def list_(
     run_async(work, settings)
 
 
-def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
+def show(
+    run_id: RunId,
+    config: Config = None,
+    as_json: AsJson = False,
+    actions: Annotated[
+        bool, typer.Option("--actions", help="Show what was asked, who decided it and how, and what was done.")
+    ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Show what each step, worker and model took, and what planning did.")
+    ] = False,
+) -> None:
     """Show where a run stands, its steps and its cost.
 
     Also who drives it, and what it waits for or works on since when.
     """
     settings = load(config)
+    if actions:
+        _show_actions(settings, run_id, as_json=as_json)
+    if cost:
+        _show_cost(settings, run_id, as_json=as_json)
 
     async def work() -> ExitCode:
         from server.installed import installed_command
@@ -76,6 +91,40 @@ def show(run_id: RunId, config: Config = None, as_json: AsJson = False) -> None:
             else:
                 for line in standing_lines(view, standing, how=lambda words: typed(words, config)):
                     typer.echo(line)
+        return ExitCode.OK
+
+    run_async(work, settings)
+
+
+def _show_actions(settings: "Settings", run_id: str, *, as_json: bool) -> NoReturn:
+    async def work() -> ExitCode:
+        from server.opened_store import open_settings_store
+        from server.views.deeds import deed_lines, deeds_of
+
+        async with open_settings_store(settings, world=World()) as store:
+            deeds = await deeds_of(store, run_id)
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(deeds), ensure_ascii=False))
+        else:
+            for line in deed_lines(deeds):
+                typer.echo(line)
+        return ExitCode.OK
+
+    run_async(work, settings)
+
+
+def _show_cost(settings: "Settings", run_id: str, *, as_json: bool) -> NoReturn:
+    async def work() -> ExitCode:
+        from server.opened_store import open_settings_store
+        from server.views.cost import cost_lines, cost_of
+
+        async with open_settings_store(settings, world=World()) as store:
+            cost = await cost_of(store, run_id)
+        if as_json:
+            typer.echo(json.dumps(dataclasses.asdict(cost), ensure_ascii=False))
+        else:
+            for line in cost_lines(cost):
+                typer.echo(line)
         return ExitCode.OK
 
     run_async(work, settings)

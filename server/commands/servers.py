@@ -51,7 +51,7 @@ def tools(
     One in quarantine was added, or changed, since its server was first listed; it is not used.
     """
     settings = load(config)
-    servers = settings.servers if name is None else (_server(settings, name),)
+    servers = settings.servers if name is None else (server_named(settings, name),)
 
     async def work() -> ExitCode:
         from server.inventory import take_inventory
@@ -79,18 +79,19 @@ def login(
     Runs that wait for it go on by themselves.
     """
     settings = load(config)
-    server = _server(settings, name)
+    server = server_named(settings, name)
     if server.transport == "stdio":
         raise UsageProblem(f"server {server.name!r}: it is a command, which nobody logs in at; its env can hold a key")
 
     async def work() -> ExitCode:
         from downstream.auth.login import Door, log_in
+        from downstream.gate.login import settle_logins
         from server.opened_store import open_settings_store
 
         where = await log_in(Door(server, World(), partial(_show, server.name, no_browser)))
         typer.echo(f"Logged in at {server.name}. The login is kept {where}.")
         async with open_settings_store(settings, world=World()) as store:
-            await _let_go_on(store, server, config)
+            await let_go_on(store, await settle_logins(store, server), config)
         return ExitCode.OK
 
     run_async(work, settings)
@@ -99,7 +100,7 @@ def login(
 def logout(name: ServerName, config: Config = None) -> None:
     """Forget the login at a tool server."""
     settings = load(config)
-    server = _server(settings, name)
+    server = server_named(settings, name)
 
     async def work() -> ExitCode:
         from downstream.auth.kept import KeptLogin
@@ -115,8 +116,8 @@ def logout(name: ServerName, config: Config = None) -> None:
     run_async(work, settings)
 
 
-def _server(settings: "Settings", name: str) -> "ServerSettings":
-    """Raises UsageProblem, which says what servers there are."""
+def server_named(settings: "Settings", name: str) -> "ServerSettings":
+    """The server that somebody typed. Raises UsageProblem, which says what servers there are."""
     from downstream.tool_names import ToolNameError, normalise_server_name
 
     try:
@@ -142,11 +143,11 @@ async def _show(name: str, no_browser: bool, address: str) -> None:
         await anyio.to_thread.run_sync(webbrowser.open, address)
 
 
-async def _let_go_on(store: "Store", server: "ServerSettings", config: Path | None) -> None:
-    from downstream.gate.login import settle_logins
+async def let_go_on(store: "Store", runs: "list[str]", config: Path | None) -> None:
+    """Say of runs that waited for this who goes on with them."""
     from server.views.view import needed_settings
 
-    for run in await settle_logins(store, server):
+    for run in runs:
         needed = await needed_settings(store, await store.run(run))
         goes_on = "goes on." if needed is None else f"goes on once a process with {needed} is alive, or by:"
         typer.echo(f"Run {run}, which waited for it, {goes_on}")

@@ -20,6 +20,7 @@ from journal.actions import Action
 from journal.errors import DecisionRefused, StoreError
 from journal.runs import Run
 from server.product import Product
+from server.views.action_view import without_secrets
 from server.views.run_view import RunView
 from server.views.view import needed_settings
 
@@ -101,9 +102,8 @@ class Attachment:
         state = json.loads(self.host.state or "{}")
         self.round, self.asked = int(state["round"]), set(state["asked"])
         store = self.product.store
-        if await store.remembered.get("request_state", state["nonce"]) is not None:
+        if not await store.remembered.add("request_state", state["nonce"], True):
             return False
-        await store.remembered.put("request_state", state["nonce"], True)
         seconds = store.world.now() - float(state["asked_at"])
         for action_id, result in self.host.responses.items():
             if action_id in self.asked:
@@ -158,7 +158,8 @@ class Attachment:
             "asked_at": world.now(),
             "nonce": world.new_id("n"),
         }
-        requests: dict[str, Any] = {action.id: form_request(action) for action in actions}
+        outlet = self.product.store.outlet
+        requests: dict[str, Any] = {action.id: form_request(without_secrets(action, outlet)) for action in actions}
         return InputRequiredResult(input_requests=requests, request_state=json.dumps(state))
 
     async def _ask_now(self, actions: Sequence[Action]) -> None:
@@ -169,7 +170,7 @@ class Attachment:
             await self._ask_one(action)
 
     async def _ask_one(self, action: Action) -> None:
-        world = self.product.store.world
+        world, shown = self.product.store.world, without_secrets(action, self.product.store.outlet)
         answers: list[object] = []
         began = world.monotonic()
         async with anyio.create_task_group() as group:
@@ -178,7 +179,7 @@ class Attachment:
             with suppress(MCPError, ValidationError):
                 answers.append(
                     await self.host.context.session.elicit_form(
-                        form_message(action), form_schema(action), related_request_id=self.host.context.request_id
+                        form_message(shown), form_schema(shown), related_request_id=self.host.context.request_id
                     )
                 )
             group.cancel_scope.cancel()

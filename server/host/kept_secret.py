@@ -1,15 +1,10 @@
 """Secrets of this user that outlive a process: made at first use, in files that only this user can read."""
 
-import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from journal.errors import SteprelayError
+from journal.secret_files import kept_secret
 from journal.settings import state_folder
-
-_SHORTEST = 32
-"""A file with less in it was not written by us, or not to its end, and is made anew."""
 
 
 class NotKept(SteprelayError):
@@ -33,29 +28,19 @@ def local_token() -> tuple[str, Path]:
     return token.decode("ascii"), path
 
 
+def page_key() -> bytes:
+    """What one-time codes for the page are made with, and proves a page to be this user's. Raises NotKept."""
+    return _kept("page.key")[0]
+
+
+def grants_key() -> bytes:
+    """The key that seals files of grants. Raises NotKept."""
+    return _kept("grants.key")[0]
+
+
 def _kept(name: str) -> tuple[bytes, Path]:
     try:
         path = state_folder() / name
-        return _read_or_made(path), path
+        return kept_secret(path), path
     except OSError as error:
         raise NotKept(name, error) from error
-
-
-def _read_or_made(path: Path) -> bytes:
-    with suppress(FileNotFoundError):
-        path.chmod(0o600)
-        if len(found := path.read_bytes().strip()) >= _SHORTEST:
-            return found
-        path.unlink()
-    # Written whole before it has its name, so that a process that starts at the same time never reads a part.
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    with open(draft, "xb", opener=_private) as file:
-        file.write(secrets.token_urlsafe(32).encode())
-    with suppress(FileExistsError):
-        os.link(draft, path)
-    draft.unlink()
-    return path.read_bytes().strip()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -1,11 +1,13 @@
 """The MCP server that hosts connect to: one low-level server for both protocol eras, over any transport."""
 
+import hashlib
 import importlib.metadata
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from mcp.server.apps import EXTENSION_ID
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver.exceptions import ToolError
@@ -34,11 +36,14 @@ from mcp_types import (
 from downstream.gate.prompt_text import quoted
 from journal.errors import SteprelayError
 from journal.outlet import Outlet
+from server.panel.panel import Panel
+from server.panel.resource import PANEL_URI, read_panel
+from server.panel.tools import PANEL_TOOLS, PanelTool
 from server.product import Product
 
 from .attach import Host
 from .resources import TEMPLATES, listed_resources, read_resource
-from .tools import HOST_TOOLS
+from .tools import HOST_TOOLS, HostTool
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +60,8 @@ INSTRUCTIONS = (
 _STATE_SECONDS = 86_400.0
 """How long a person may think over one round of questions."""
 
+_TOOLS: tuple[HostTool[Any] | PanelTool[Any], ...] = (*HOST_TOOLS, *PANEL_TOOLS)
+
 Context = ServerRequestContext[Any, Any]
 Ready = Callable[[], Awaitable[Product]]
 """Gives the product once it is open, or raises SteprelayError saying why there is none (settings that do not hold)."""
@@ -62,34 +69,40 @@ Ready = Callable[[], Awaitable[Product]]
 
 def build_host_server(ready: Ready, *, state_key: bytes) -> Server[Any]:
     """The server, answering every handshake; calls fail with what `ready` raises until the settings hold."""
+    panel = Panel(hashlib.sha256(b"panel" + state_key).digest())
     server: Server[Any] = Server(
         NAME,
         version=importlib.metadata.version("steprelay"),
         title="steprelay",
         instructions=INSTRUCTIONS,
         on_list_tools=_list_tools,
-        on_call_tool=partial(_call_tool, ready),
+        on_call_tool=partial(_call_tool, ready, panel),
         on_list_resources=partial(_list_resources, ready),
         on_list_resource_templates=_list_templates,
         on_read_resource=partial(_read_resource, ready),
         on_list_prompts=_list_prompts,
         on_get_prompt=partial(_get_prompt, ready),
     )
+    server.extensions = {EXTENSION_ID: {}}
     security = RequestStateSecurity(keys=[state_key], ttl=_STATE_SECONDS)
     server.middleware.append(RequestStateBoundary(security, default_audience=NAME))
     return server
 
 
 async def _call_tool(
-    ready: Ready, context: Context, params: CallToolRequestParams
+    ready: Ready, panel: Panel, context: Context, params: CallToolRequestParams
 ) -> CallToolResult | InputRequiredResult:
-    tool = next((tool for tool in HOST_TOOLS if tool.name == params.name), None)
+    tool = next((tool for tool in _TOOLS if tool.name == params.name), None)
     if tool is None:
         known = ", ".join(tool.name for tool in HOST_TOOLS)
         return _refused(await _redacted(ready, f"steprelay has no tool {quoted(params.name)}; it has: {known}"))
     host = Host(context, params.request_state, dict(params.input_responses or {}))
     try:
-        return await tool.call((await ready()), host, params.arguments or {})
+        product, arguments = await ready(), params.arguments or {}
+        if isinstance(tool, PanelTool):
+            return await tool.call(panel, product, host, arguments)
+        given = await tool.call(product, host, arguments)
+        return given if isinstance(given, InputRequiredResult) else panel.keyed(given, host)
     except (ToolError, SteprelayError) as error:
         log.info("call_refused", extra={"tool": params.name, "why": str(error)})
         return _refused(await _redacted(ready, str(error)))
@@ -100,6 +113,8 @@ async def _call_tool(
 
 async def _read_resource(ready: Ready, context: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
     uri = str(params.uri)
+    if uri == PANEL_URI:
+        return read_panel()
     try:
         return await read_resource((await ready()), uri)
     except SteprelayError as error:
@@ -129,7 +144,7 @@ async def _redacted(ready: Ready, text: str) -> str:
 
 
 async def _list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-    return ListToolsResult(tools=[tool.listed() for tool in HOST_TOOLS])
+    return ListToolsResult(tools=[tool.listed() for tool in _TOOLS])
 
 
 async def _list_templates(context: Context, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:

@@ -220,8 +220,11 @@ async def _open(
     try:
         settings = await anyio.to_thread.run_sync(_loaded, found, environ)
         from server.assembly import open_product
+        from server.page.serving import open_page
 
-        ready.known(await stack.enter_async_context(open_product(settings, world=world)))
+        product = await stack.enter_async_context(open_product(settings, world=world))
+        ready.known(product)
+        await stack.enter_async_context(open_page(product, opens=True))
     except SteprelayError as error:
         _say(ready, error)
         return not isinstance(error, StoreError)
@@ -236,6 +239,7 @@ def _loaded(found: Callable[[], Found], environ: Mapping[str, str]) -> Settings:
     settings = load_settings(found(), environ=environ, lenient=True)
     start_logging(settings.outlet)
     importlib.import_module("server.assembly")
+    importlib.import_module("server.page.serving")
     return settings
 
 

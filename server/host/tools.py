@@ -9,6 +9,7 @@ import anyio
 from mcp_types import CallToolResult, InputRequiredResult, ResourceLink, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel
 
+from server.panel.resource import PANEL_META
 from server.product import AS_SET, Product, Request, Word
 from server.views.run_view import RunLines, RunView
 from server.views.view import run_lines
@@ -170,6 +171,7 @@ HOST_TOOLS: tuple[HostTool[Any], ...] = (
         gives=RunView,
         hints=_hints("FFFT"),
         run=_plan_and_execute,
+        meta=PANEL_META,
     ),
     HostTool(
         name="approve_action",
@@ -183,7 +185,7 @@ HOST_TOOLS: tuple[HostTool[Any], ...] = (
         gives=RunView,
         hints=_hints("FTFT"),
         run=_approve_action,
-        meta={"anthropic/requiresUserInteraction": True},
+        meta=PANEL_META | {"anthropic/requiresUserInteraction": True},
     ),
     HostTool(
         name="get_run",
@@ -195,6 +197,7 @@ HOST_TOOLS: tuple[HostTool[Any], ...] = (
         gives=RunView,
         hints=_hints("TFTF"),
         run=_get_run,
+        meta=PANEL_META,
     ),
     HostTool(
         name="list_runs",

@@ -25,6 +25,8 @@ class Reading:
     warnings: list[str] = field(default_factory=list[str])
     found: dict[str, str] = field(default_factory=dict[str, str])
     """Secret values, each with the first name it was met under."""
+    owners: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """By the name of a secret, the servers, as written, in whose entry or login it stands."""
 
     @property
     def folder(self) -> Path:
@@ -46,6 +48,12 @@ class Reading:
             return {key: self.expanded(item, (*place, key)) for key, item in node.items()}
         if is_list(node):
             return [self.expanded(item, (*place, number)) for number, item in enumerate(node)]
+        key = str(place[-1])
+        is_named = place[-2:-1] in (("env",), ("headers",)) and is_secret_name(key)
+        is_secret_field = key in ("api_key", "client_secret") or is_named
+        if is_secret_field and isinstance(node, int | float):
+            # Handed on as text, so that it is one for us too.
+            self.secret(key, str(node), place)
         if not isinstance(node, str):
             return node
         try:
@@ -54,19 +62,25 @@ class Reading:
             self.unset.add(place)
             self.problem(place, f"{named(place)}: {error}")
             return node
-        key = str(place[-1])
-        is_named = place[-2:-1] in (("env",), ("headers",)) and is_secret_name(key)
-        is_secret_field = key in ("api_key", "client_secret") or is_named
         for name in text.taken:
             if is_secret_field or {"headers", "auth"} & set(place) or is_secret_name(name):
-                self.secret(name, self.environ[name])
+                self.secret(name, self.environ[name], place)
         if is_secret_field and text.text and not text.has_default:
             # Of `Authorization: Bearer VALUE`, only the value is secret.
-            self.secret(key, text.text.split()[-1] if "headers" in place else text.text)
+            self.secret(key, text.text.split()[-1] if "headers" in place else text.text, place)
         return text.text
 
-    def secret(self, name: str, value: str) -> None:
-        self.found.setdefault(value, name)
+    def secret(self, name: str, value: str, place: Place = ()) -> None:
+        """Remember a secret; where it stands in what one server is given, it is that server's.
+
+        Another server's secret of the same name has the server in its name, so that a placeholder means one value.
+        """
+        server = str(place[1]) if len(place) > 1 and place[0] in ("mcpServers", "server_options") else None
+        if value not in self.found and name in self.found.values():
+            name = f"{name} of {server}" if server else name
+        name = self.found.setdefault(value, name)
+        if server:
+            self.owners.setdefault(name, set()).add(server)
 
     @property
     def secrets(self) -> tuple[Secret, ...]:

@@ -158,7 +158,7 @@ def _read_env_file(text: str, place: Place, reading: Reading) -> dict[str, str]:
             continue
         values[found[1]] = _unquoted(found[2])
         if is_secret_name(found[1]):
-            reading.secret(found[1], values[found[1]])
+            reading.secret(found[1], values[found[1]], place)
     return values
 
 

@@ -28,7 +28,7 @@ from downstream.settings import (
     Transport,
 )
 from executors.settings import WorkerEntry
-from journal.settings import SETTINGS, EngineSettings, RetentionSettings, StoreUrl
+from journal.settings import SETTINGS, AuditSettings, EngineSettings, RetentionSettings, StoreUrl
 from journal.values import Json, JsonObject
 from planner.settings import BudgetSettings, Revise
 
@@ -116,6 +116,7 @@ class SettingsFile(BaseModel):
     budget: BudgetSettings = BudgetSettings()
     store: StoreUrl | None = None
     retention: RetentionSettings = RetentionSettings()
+    audit: AuditSettings = AuditSettings()
     revise: Revise = "on_trigger"
     engine: EngineSettings = EngineSettings()
     secrets: tuple[str, ...] = ()

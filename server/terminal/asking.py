@@ -20,6 +20,8 @@ from .lines import read_line
 AGENT_MARKERS = ("CLAUDECODE", "CODEX_SANDBOX", "CURSOR_AGENT", "GEMINI_CLI", "OPENCODE")
 """Variables that agents set in the shells they use. A clean shell is no proof of a person; a marked one is none."""
 LATER = "later"
+GRANT = "grant"
+"""What a person may say of a plan besides its choices: approve it, and allow calls of it beforehand."""
 _FRAME = 78
 
 
@@ -32,16 +34,20 @@ def nobody_here(environ: Mapping[str, str]) -> str | None:
 
 
 async def ask_decision(
-    action: Action, *, now: float, choice: str | None = None, content: Json = None
+    action: Action, *, now: float, choice: str | None = None, content: Json = None, grants: bool = False
 ) -> Decision | None:
     """Show the action and take the person's choice, or their yes to the one given; None leaves it waiting.
 
-    A form is filled in here unless `content`, which must fit, comes with the choice.
+    A form is filled in here unless `content`, which must fit, comes with the choice. With `grants`, a plan may also be
+    answered with GRANT.
     """
     for line in question_lines(action, now=now):
         typer.echo(line)
+    also = (GRANT,) if grants and action.kind == "plan" else ()
+    if also:
+        typer.echo("(Or grant: approve the plan, and say call by call what may run without a question.)")
     if choice is None:
-        choice = await _choose(action)
+        choice = await _choose(action, also)
     elif not await confirm(f"{choice} it?"):
         choice = None
     try:
@@ -112,7 +118,7 @@ def _beside(head: str, lines: Sequence[str]) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{line}" for number, line in enumerate(lines)]
 
 
-async def _choose(action: Action) -> str | None:
+async def _choose(action: Action, also: Sequence[str]) -> str | None:
     offered = (*action.choices, LATER)
     while True:
         typer.echo(f"{', '.join(offered[:-1])} or {LATER}? ", nl=False)
@@ -120,7 +126,8 @@ async def _choose(action: Action) -> str | None:
         if answer is None:
             typer.echo()
             return None
-        choice = _meant(answer.strip().lower(), action.choices)
+        word = answer.strip().lower()
+        choice = word if word in also else _meant(word, action.choices)
         if choice is not None:
             return None if choice == LATER else choice
 

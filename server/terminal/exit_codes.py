@@ -44,6 +44,7 @@ def code_of_run(run: "Run") -> ExitCode:
 
 def code_of_error(error: SteprelayError) -> ExitCode:
     """The code for a command that could not do what it was asked to do."""
+    from journal.grants import GrantSpent
     from journal.runs import KeyInUse
     from journal.settings import NotBuiltYet
     from planner.plan import PlanError
@@ -53,6 +54,6 @@ def code_of_error(error: SteprelayError) -> ExitCode:
 
     if isinstance(error, SettingsError | NoModelFound | NotBuiltYet | StoreError):
         return ExitCode.SETTINGS
-    if isinstance(error, UsageProblem | UnknownId | DecisionRefused | PlanError | KeyInUse | TooDeep):
+    if isinstance(error, UsageProblem | UnknownId | DecisionRefused | PlanError | KeyInUse | TooDeep | GrantSpent):
         return ExitCode.USAGE
     return ExitCode.FAILED

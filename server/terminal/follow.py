@@ -1,7 +1,7 @@
 """Following a run from the command line: look at it at each change, show it, and have its actions decided."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import anyio
@@ -64,13 +64,14 @@ async def follow(store: Store, run_id: str, *, show: Show, decide: Decide = leav
 
 
 async def look(store: Store, run_id: str, *, after: int = 0) -> Snapshot:
-    """The run now, with its events above number `after`. Raises UnknownId."""
+    """The run now as it may be shown, with its events above number `after`. Raises UnknownId."""
     run = await store.run(run_id)
+    text = store.outlet.text
     actions = [action for action in await store.actions(run_id) if action.state == "waiting"]
     return Snapshot(
         now=store.world.now(),
-        run=run,
-        steps=tuple(await store.steps(run_id)),
+        run=replace(run, goal=text(run.goal)),
+        steps=tuple(replace(step, title=text(step.title)) for step in await store.steps(run_id)),
         actions=tuple(actions),
         usage=await store.usage(run),
         events=tuple(await store.events(run_id, after=after)),

@@ -7,6 +7,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
 
+from downstream.gate.prompt_text import escaped
 from journal.outlet import Outlet
 from journal.settings import state_folder
 
@@ -62,7 +63,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 
 class _Line(logging.Formatter):
-    """The event and its fields; in the file also a traceback where there is one."""
+    """The event and its fields, escaped; in the file also a traceback where there is one."""
 
     def __init__(self, outlet: Outlet, layout: str, *, tracebacks: bool) -> None:
         super().__init__(layout)
@@ -72,4 +73,6 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = [f"{name}={value}" for name, value in vars(record).items() if name not in _USUAL]
         head, *rest = super().format(record).split("\n")
-        return self._outlet.text("\n".join([" ".join([head, *fields]), *(rest if self._tracebacks else ())]))
+        lines = [" ".join([head, *fields]), *(rest if self._tracebacks else ())]
+        # Logs are read at terminals, and a field may be what a server wrote.
+        return self._outlet.text("\n".join(escaped(self._outlet.text(line)) for line in lines))

@@ -20,7 +20,7 @@ _TOGETHER = 8_000
 
 def without_secrets(action: Action, outlet: Outlet) -> Action:
     """The action as it may be shown: terminals are logged, and a pipe is no person."""
-    return replace(action, question=outlet.text(action.question), arguments=outlet.json(action.arguments))
+    return replace(action, question=outlet.text(action.question), arguments=outlet.foreign(action.arguments))
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,13 @@ def how_to_decide(action: Action, spoken: Spoken) -> str:
     """What a person types to decide."""
     yes = go_ahead(action.kind, action.tool, action.id)
     return f"In a terminal: {spoken(yes)} (or: {spoken(f'deny {action.id}')})"
+
+
+def with_page(action: ActionView, address: str | None) -> ActionView:
+    """The action with its address on the page before the command, where the page is served and can decide it."""
+    if address is None or action.kind == "login":
+        return action
+    return action.model_copy(update={"how": f"On the page: {address} or i{action.how[1:]}"})
 
 
 def next_for(shown: ShownAction) -> str:

@@ -37,7 +37,7 @@ async def standing_of(store: Store, run_id: str) -> Standing:
     actions = [action for action in await store.actions(run_id) if action.state == "waiting"]
     text, since = _stands_on(run, await store.steps(run_id), actions)
     return Standing(
-        goal=run.goal,
+        goal=store.outlet.text(run.goal),
         driver=None if lease is None or run.ended else f"process {lease.pid} on {lease.host}",
         lease_age=None if lease is None or run.ended else round(now - lease.heartbeat_at, 1),
         stands_on=text,

@@ -59,12 +59,17 @@ async def open_asked_product(
     servers: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    root: bool = False,
 ) -> AsyncGenerator[Asked]:
-    """The product on a ledger server and these others, without the chance in the pauses between its tries."""
+    """The product on a ledger server and these others, without the chance in the pauses between its tries.
+
+    Models are asked as OpenAI's are, or at the `root`, as those of the others.
+    """
     log = folder / "ledger.log"
     ledger = toys.entry(toys.ledger(log, plan=FOUND))
     with m.serve_model(rules) as model:
-        asking = {"api_base": f"{model.url}/v1", "api_key": "not-a-secret-1", "timeout": 20, **(options or {})}
+        base = model.url if root else f"{model.url}/v1"
+        asking = {"api_base": base, "api_key": "not-a-secret-1", "timeout": 20, **(options or {})}
         written = {"model": "openai/scripted", "model_options": asking, **(settings or {})}
         given = {"ledger": ledger, **(servers or {})}
         world = World(chance=lambda: 0.0)

@@ -1,5 +1,6 @@
 """The command line as people and scripts use it: a process of its own, with pipes or at a pseudo-terminal."""
 
+import io
 import logging
 import os
 import pty
@@ -9,14 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from server.app import main
 
 ROOT = Path(__file__).parent.parent.parent
 OWN = (sys.executable, "-P", "-c", "from server.app import main; main()")
+
+
+class Command(Protocol):
+    """Runs a command to its end."""
+
+    def __call__(self, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]: ...
 
 
 def steprelay(*words: str, cwd: Path, seconds: float = 60, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -43,6 +51,15 @@ def called(*words: str) -> int:
             added.close()
         root.setLevel(level)
     return 0
+
+
+def answered(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end in this process, as in that folder; for what shows nothing about processes."""
+    out, err = io.BytesIO(), io.BytesIO()
+    streams = [io.TextIOWrapper(said, "utf-8", write_through=True) for said in (out, err)]
+    with chdir(cwd), redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        code = called(*words)
+    return subprocess.CompletedProcess(words, code, out.getvalue().decode(), err.getvalue().decode())
 
 
 @dataclass

@@ -2,7 +2,8 @@
  *
  * FAILING_DISK_UNDER names the folder, FAILING_DISK_CONTROL a file of seven 64-bit numbers shared with the test:
  * calls so far, calls that failed, the first call to fail, the first call that succeeds again, the error number,
- * whether the first call to fail stores one half instead, and an error number that makes the folder read-only. */
+ * whether the first call to fail stores one half instead, and an error number that makes the folder read-only.
+ * `failing_disk_begin` reads both variables anew, for a program that was forked to use another disk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +26,7 @@ static char under[4096];
     static __typeof__(&name) real; \
     if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
-__attribute__((constructor)) static void begin(void) {
+__attribute__((constructor)) void failing_disk_begin(void) {
     const char *folder = getenv("FAILING_DISK_UNDER"), *path = getenv("FAILING_DISK_CONTROL");
     if (!folder || !path) return;
     snprintf(under, sizeof under, "%s", folder);

@@ -1,7 +1,9 @@
 """A disk that fails under programs as they are: a small library is built with `cc` and preloaded into them."""
 
+import ctypes
 import errno
 import mmap
+import os
 import shutil
 import struct
 import subprocess
@@ -35,24 +37,21 @@ class FailingDisk:
     A call is a write, a sync, a cut, a new file or folder, or a rename.
     """
 
+    VARIABLES: tuple[str, ...] = ("LD_PRELOAD", "FAILING_DISK_UNDER", "FAILING_DISK_CONTROL")
+    """What tells a program its disk: the library, the folder and the control file."""
+
     def __init__(self, library: Path, under: Path, control: Path) -> None:
-        self.environ = {
-            "LD_PRELOAD": str(library),
-            "FAILING_DISK_UNDER": str(under),
-            "FAILING_DISK_CONTROL": str(control),
-        }
+        values = (str(library), str(under), str(control))
+        self.environ: dict[str, str] = dict(zip(self.VARIABLES, values, strict=True))
         if not control.exists():
             control.write_bytes(bytes(_LAYOUT.size))
         with control.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), _LAYOUT.size)
 
-    @classmethod
-    def of_environ(cls, environ: "dict[str, str]") -> "FailingDisk":
-        """The disk of a program that was started with it."""
-        library, under, control = (
-            environ[name] for name in ("LD_PRELOAD", "FAILING_DISK_UNDER", "FAILING_DISK_CONTROL")
-        )
-        return cls(Path(library), Path(under), Path(control))
+    def take_on(self) -> None:
+        """Have this process, which was started on another of these disks, use this one from now on."""
+        os.environ |= self.environ
+        ctypes.CDLL(self.environ["LD_PRELOAD"]).failing_disk_begin()
 
     @property
     def calls(self) -> int:

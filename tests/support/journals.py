@@ -90,6 +90,12 @@ async def change(store: Store, sql: str, *parameters: Json) -> int:
     return await store.database.write("by_hand", by_hand)
 
 
+async def unguard(store: Store) -> None:
+    """Make the audit's lines changeable, as anybody can who may write the file."""
+    for (name,) in await rows(store, "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'"):
+        await change(store, f"DROP TRIGGER {name}")
+
+
 async def dump(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Everything in the store, by table, but for leases."""
     names = await rows(store, "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'leases'")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from model_gemini import chunks, reply_body
 from model_script import Reply, filled
 from model_wire import Json, ModelRequest
 
@@ -41,6 +42,7 @@ class Said:
     prompt: int
     completion: int
     cached: int
+    reasoning: int
 
 
 def said(reply: Reply, request: ModelRequest) -> Said:
@@ -61,14 +63,18 @@ def said(reply: Reply, request: ModelRequest) -> Said:
         prompt=usage.get("prompt", len(request.text()) // 4 + 1),
         completion=usage.get("completion", len(words) // 4 + 1),
         cached=usage.get("cached", 0),
+        reasoning=usage.get("reasoning", 0),
     )
 
 
 def whole(reply: Reply, request: ModelRequest) -> Json:
     """The reply as one JSON body."""
     spoken = said(reply, request)
+    empty = reply.get("fault") == "empty"
     if request.wire == "openai":
-        return _openai(spoken, request, empty=reply.get("fault") == "empty")
+        return _openai(spoken, request, empty=empty)
+    if request.wire == "gemini":
+        return reply_body(spoken, empty=empty)
     return _anthropic(spoken, request) if request.wire == "anthropic" else _ollama(spoken, request)
 
 
@@ -78,6 +84,9 @@ def streamed(reply: Reply, request: ModelRequest) -> Iterator[bytes]:
     if request.wire == "anthropic":
         for event in _anthropic_events(body, said(reply, request)):
             yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    elif request.wire == "gemini":
+        for chunk in chunks(body):
+            yield f"data: {json.dumps(chunk)}\n\n".encode()
     elif request.wire == "openai":
         for chunk in _openai_chunks(body):
             yield f"data: {json.dumps(chunk)}\n\n".encode()
@@ -137,7 +146,11 @@ def _openai(spoken: Said, request: ModelRequest, *, empty: bool) -> Json:
         "created": int(time.time()),
         "model": request.model,
         "choices": [] if empty else [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": usage | {"prompt_tokens_details": {"cached_tokens": spoken.cached}},
+        "usage": usage
+        | {
+            "prompt_tokens_details": {"cached_tokens": spoken.cached},
+            "completion_tokens_details": {"reasoning_tokens": spoken.reasoning},
+        },
     }
 
 

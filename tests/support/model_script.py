@@ -38,18 +38,23 @@ class Call(TypedDict):
 
 
 class Usage(TypedDict, total=False):
-    """Tokens to report; `prompt` includes the cached ones. What is missing is counted as characters / 4."""
+    """Tokens to report; `prompt` includes the cached ones, `completion` those of `reasoning`.
+
+    What is missing is counted as characters / 4.
+    """
 
     prompt: int
     completion: int
     cached: int
+    reasoning: int
 
 
 class Reply(TypedDict, total=False):
     """What is said, or what goes wrong.
 
     `json` is a call of the function `name` (default: the name asked for) where that is offered, else JSON text.
-    `hold` waits for `ModelServer.release`, `latency` and `chunk_delay` are seconds, `drop_after` counts chunks.
+    `hold` waits for `ModelServer.release`, `latency` and `chunk_delay` are seconds, `drop_after`
+    and `stall_after` count chunks.
     In strings `{{call:N}}`, `{{last_tool}}` and `{{user}}` stand for what the request holds.
     """
 
@@ -64,6 +69,7 @@ class Reply(TypedDict, total=False):
     hold: str
     chunk_delay: float
     drop_after: int
+    stall_after: int
     fault: Fault
     status: int
     retry_after: float

@@ -1,6 +1,7 @@
 """A scripted model server on loopback, in a thread of this process or as `python model_server.py PORT SCRIPT.json`.
 
-It speaks OpenAI chat completions, Anthropic messages and Ollama chat, whole and streaming, and can fail on purpose.
+It speaks OpenAI chat completions, Anthropic messages, Gemini and Ollama chat, whole and streaming, and can fail on
+purpose.
 It has a thread of its own because some of litellm's calls block the event loop they are made from.
 """
 
@@ -18,7 +19,8 @@ from socketserver import BaseServer
 from typing import cast
 from urllib.parse import urlsplit
 
-from model_reply import streamed, whole
+from model_gemini import error_body
+from model_reply import Said, said, streamed, whole
 from model_script import (
     Reply,
     Rule,
@@ -36,7 +38,7 @@ from model_script import (
     reviser,
     worker,
 )
-from model_wire import Json, ModelRequest, markers_in, read_request, wire_of
+from model_wire import Json, ModelRequest, Wire, markers_in, read_request, wire_of
 
 __all__ = [
     "ModelRequest",
@@ -71,6 +73,7 @@ class ModelServer:
         self._changed = threading.Condition()
         self._requests: list[ModelRequest] = []
         self._unmatched: list[ModelRequest] = []
+        self._billed: list[Said] = []
         self._released: set[str] = set()
         self._in_flight = 0
         self._max_in_flight = 0
@@ -89,6 +92,17 @@ class ModelServer:
         """The requests that no rule answered."""
         with self._changed:
             return list(self._unmatched)
+
+    @property
+    def billed(self) -> list[Said]:
+        """What was said to the end; nobody was told what the others took."""
+        with self._changed:
+            return list(self._billed)
+
+    def bill(self, spoken: Said) -> None:
+        """Note what is about to be said to the end."""
+        with self._changed:
+            self._billed.append(spoken)
 
     @property
     def max_in_flight(self) -> int:
@@ -154,7 +168,7 @@ class ModelServer:
 
 @contextmanager
 def serve_model(script: Sequence[Rule] = (), *, port: int = 0) -> Generator[ModelServer]:
-    """Serve the script on loopback from a thread; `server.url` is the Anthropic and Ollama base, plus /v1 OpenAI's."""
+    """Serve the script on loopback from a thread; `server.url` is the base of all wires but OpenAI's, with its /v1."""
     server = ModelServer(script, port)
     thread = threading.Thread(target=server.http.serve_forever, args=(0.02,), name="model-server")
     thread.start()
@@ -222,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif wire is None:
             self._send(self._about(path))
         else:
-            request = read_request(wire, body, dict(self.headers.items()))
+            request = read_request(wire, body, path=path, headers=dict(self.headers.items()))
             with self.model.in_flight():
                 self._reply(self.model.pick(request), request)
 
@@ -244,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.model.hold(reply["hold"])
         self.model.stopped.wait(reply.get("latency", 0))
         if "status" in reply:
-            self._send_error(reply, reply["status"])
+            self._send_error(reply, reply["status"], request.wire)
         elif reply.get("fault") in ("reset", "hang"):
             if reply.get("fault") == "hang":
                 self.model.stopped.wait()
@@ -256,6 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif reply.get("fault") == "truncate":
             self._send_half(json.dumps(whole(reply, request)).encode())
         else:
+            self.model.bill(said(reply, request))
             self._send(whole(reply, request))
 
     def _send(
@@ -270,11 +285,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _send_error(self, reply: Reply, status: int) -> None:
+    def _send_error(self, reply: Reply, status: int, wire: Wire) -> None:
         kind = _ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
         message = reply.get("error", f"scripted status {status}")
         error = {"type": kind, "message": message, "code": reply.get("code")}
-        self._send({"type": "error", "error": error}, status=status, retry_after=reply.get("retry_after"))
+        body = {"type": "error", "error": error} if wire != "gemini" else error_body(status, message, reply.get("code"))
+        self._send(body, status=status, retry_after=reply.get("retry_after"))
 
     def _send_half(self, content: bytes) -> None:
         self.send_response(200)
@@ -286,7 +302,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, reply: Reply, request: ModelRequest) -> None:
         chunks = list(streamed(reply, request))
-        dropped = reply.get("drop_after", len(chunks) // 2 if reply.get("fault") == "truncate" else None)
+        half = len(chunks) // 2 if reply.get("fault") == "truncate" else None
+        dropped = reply.get("drop_after", reply.get("stall_after", half))
+        if dropped is None:
+            self.model.bill(said(reply, request))
         self.send_response(200)
         self.send_header("content-type", "application/x-ndjson" if request.wire == "ollama" else "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -294,6 +313,8 @@ class _Handler(BaseHTTPRequestHandler):
         for chunk in chunks[:dropped]:
             self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
             self.model.stopped.wait(reply.get("chunk_delay", 0))
+        if "stall_after" in reply:
+            self.model.stopped.wait()
         if dropped is not None:
             self._reset()
         else:

@@ -1,4 +1,4 @@
-"""What a model server was asked: one reading of the OpenAI, Anthropic and Ollama requests."""
+"""What a model server was asked: one reading of the OpenAI, Anthropic, Gemini and Ollama requests."""
 
 import json
 import re
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, cast
 
+from model_gemini import as_openai
+
 Json: TypeAlias = Any
-Wire = Literal["openai", "anthropic", "ollama"]
+Wire = Literal["openai", "anthropic", "gemini", "ollama"]
 Role = Literal["planner", "reviser", "worker", "reviewer", "compose", "answer", "host"]
 Speaker = Literal["system", "user", "assistant", "tool"]
 
@@ -20,7 +22,7 @@ _ROLES: dict[str, Role] = {
     "submit_report": "worker",
     "next_action": "worker",
 }
-# Anthropic and Ollama carry a schema without its name, so a property that only it has stands for it.
+# Anthropic, Gemini and Ollama carry a schema without its name, so a property that only it has stands for it.
 _TELLTALES = {
     "steps": "submit_plan",
     "decision": "revise_plan",
@@ -30,7 +32,13 @@ _TELLTALES = {
     "tool": "next_action",
 }
 _JSON_TOOL = "json_tool_call"
-_PATHS: dict[str, Wire] = {"/chat/completions": "openai", "/messages": "anthropic", "/api/chat": "ollama"}
+_PATHS: dict[str, Wire] = {
+    "/chat/completions": "openai",
+    "/messages": "anthropic",
+    ":generateContent": "gemini",
+    ":streamGenerateContent": "gemini",
+    "/api/chat": "ollama",
+}
 
 
 @dataclass(frozen=True)
@@ -122,8 +130,9 @@ def wire_of(path: str) -> Wire | None:
     return next((wire for end, wire in _PATHS.items() if path.endswith(end)), None)
 
 
-def read_request(wire: Wire, body: Json, headers: Mapping[str, str]) -> ModelRequest:
-    """Read one request body of that wire."""
+def read_request(wire: Wire, body: Json, *, path: str = "", headers: Mapping[str, str]) -> ModelRequest:
+    """Read one request of that wire; Gemini's says half of it in its path."""
+    sent, body = body, as_openai(path, body) if wire == "gemini" else body
     tools: list[Json] = body.get("tools") or []
     declared: list[dict[str, Json]] = [tool.get("function") or tool for tool in tools]
     offered = [str(tool["name"]) for tool in declared if "name" in tool]
@@ -143,7 +152,7 @@ def read_request(wire: Wire, body: Json, headers: Mapping[str, str]) -> ModelReq
         # Ollama streams unless it is told not to.
         stream=bool(body.get("stream", wire == "ollama")),
         headers={key.lower(): value for key, value in headers.items()},
-        body=body,
+        body=sent,
     )
 
 

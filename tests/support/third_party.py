@@ -61,7 +61,7 @@ def install(program: Program) -> Ready | Missing:
     path = folder / ("bin" if package is None else "node_modules/.bin") / program
     with _locked(folder):
         if not (folder / "ready").exists():
-            problem = _pip(program, folder) if package is None else _npm(package, folder)
+            problem = _pip(program, folder) if package is None else _npm(folder, package)
             if problem is not None:
                 return Missing(f"{program} can't be installed: {problem}")
             (folder / "ready").touch()
@@ -79,15 +79,50 @@ def installed_version(program: Program) -> str:
     return found.name.removesuffix(".dist-info").rpartition("-")[2]
 
 
-def _npm(package: str, folder: Path) -> str | None:
-    return _problem(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), package])
+@functools.cache
+def python_with(name: str, *installs: tuple[str, ...]) -> Ready | Missing:
+    """A Python in an environment of that name, made by these runs of `pip install`."""
+    folder = _cache() / name
+    with _locked(folder):
+        if not (folder / "ready").exists():
+            problem = _venv(folder) or next(filter(None, (_install(folder, *words) for words in installs)), None)
+            if problem is not None:
+                return Missing(f"{name} can't be installed: {problem}")
+            (folder / "ready").touch()
+    return Ready([str(folder / "bin" / "python")])
+
+
+@functools.cache
+def modules_with(name: str, *packages: str) -> Path | Missing:
+    """A folder of that name whose `node_modules` has these npm packages."""
+    if shutil.which("npm") is None:
+        return Missing("npm is not installed")
+    folder = _cache() / name
+    with _locked(folder):
+        if not (folder / "ready").exists():
+            problem = _npm(folder, *packages)
+            if problem is not None:
+                return Missing(f"{name} can't be installed: {problem}")
+            (folder / "ready").touch()
+    return folder
+
+
+def _npm(folder: Path, *packages: str) -> str | None:
+    return _problem(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages])
 
 
 def _pip(package: str, folder: Path) -> str | None:
     # This one was written for the first SDK and does not say so.
     packages = [package, "mcp<2"] if package == "mcp-server-sqlite" else [package]
-    made = _problem([sys.executable, "-m", "venv", "--clear", str(folder)])
-    return made or _problem([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *packages])
+    return _venv(folder) or _install(folder, *packages)
+
+
+def _venv(folder: Path) -> str | None:
+    return _problem([sys.executable, "-m", "venv", "--clear", str(folder)])
+
+
+def _install(folder: Path, *words: str) -> str | None:
+    return _problem([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *words])
 
 
 def _problem(command: list[str]) -> str | None:

@@ -29,15 +29,24 @@ class HttpToy:
 
 
 def ledger(log: Path, **items: str) -> list[str]:
-    """The command of a ledger server on stdio that already keeps these items."""
+    """The command of a ledger server on stdio that already keeps these items; it needs no SDK and starts at once."""
     log.touch()
-    seeds = [word for key, value in items.items() for word in ("--item", f"{key}={value}")]
-    return [sys.executable, str(_FOLDER / "ledger_server.py"), str(log), *seeds]
+    return [sys.executable, "-I", "-S", str(_FOLDER / "quick_ledger.py"), str(log), *_seeds(items)]
+
+
+def sdk_ledger(log: Path, **items: str) -> list[str]:
+    """The command of the same server made with the SDK, for what is to be shown with that; it takes a second."""
+    log.touch()
+    return [sys.executable, str(_FOLDER / "ledger_server.py"), str(log), *_seeds(items)]
 
 
 def bad(mode: BadMode, starts: Path | None = None) -> list[str]:
     """The command of a server with a fault; `starts` gets a line with the pid at each start."""
     return [sys.executable, str(_FOLDER / "bad_server.py"), mode, *([str(starts)] if starts else [])]
+
+
+def _seeds(items: dict[str, str]) -> list[str]:
+    return [word for key, value in items.items() for word in ("--item", f"{key}={value}")]
 
 
 def entry(command: list[str]) -> dict[str, Any]:
@@ -69,7 +78,7 @@ async def open_http_ledger(
     log: Path, *, port: int = 0, transport: Literal["--http", "--legacy-sse"] = "--http", **items: str
 ) -> AsyncGenerator[HttpToy]:
     """A ledger server on loopback; given the port of one that was killed, it stands where that one stood."""
-    command = [*ledger(log, **items), transport, str(port)]
+    command = [*sdk_ledger(log, **items), transport, str(port)]
     async with (
         await anyio.open_process(command, stdin=None, stdout=None) as process,
         anyio.create_task_group() as group,

@@ -1,7 +1,7 @@
 """A tool server that gives what it is told to: `canned_server.py FILE`, where FILE has the result of each tool as JSON.
 
-All of them are reads but `send`, which is a write. `progress` tells how far it is before it answers, if it is asked to.
-It speaks the older protocol by hand, so that a result may be anything.
+All of them are reads but `send`, which is a write; `bare` behind FILE leaves that unsaid. `progress` tells how far it
+is before it answers, if it is asked to. It speaks the older protocol by hand, so that a result may be anything.
 """
 
 import json
@@ -37,7 +37,8 @@ def _answer(message: Any, results: dict[str, Any]) -> dict[str, Any]:
 
 def _listed(name: str) -> dict[str, Any]:
     hints = {"readOnlyHint": name != "send", "destructiveHint": False, "openWorldHint": False}
-    return {"name": name, "description": f"Give {name}.", "inputSchema": {"type": "object"}, "annotations": hints}
+    said = {} if sys.argv[2:] == ["bare"] else {"annotations": hints}
+    return {"name": name, "description": f"Give {name}.", "inputSchema": {"type": "object"}, **said}
 
 
 def _tell_progress(token: Any) -> None:

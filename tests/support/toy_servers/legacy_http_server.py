@@ -18,6 +18,11 @@ def main() -> None:
 
 def serve_older(app: ASGIApp, port: int) -> None:
     """Serve on loopback, refusing newer protocols; port 0 takes a free one, which stderr tells."""
+    serve(refusing_newer(app), port)
+
+
+def refusing_newer(app: ASGIApp) -> ASGIApp:
+    """The same for clients of the older protocols alone."""
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:
         versions = [value.decode() for name, value in scope.get("headers", []) if name == b"mcp-protocol-version"]
@@ -26,10 +31,15 @@ def serve_older(app: ASGIApp, port: int) -> None:
         else:
             await app(scope, receive, send)
 
+    return older
+
+
+def serve(app: ASGIApp, port: int) -> None:
+    """Serve on loopback; port 0 takes a free one, which stderr tells."""
     listener = socket.create_server(("127.0.0.1", port))
     sys.stderr.write(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp\n")
     sys.stderr.flush()
-    uvicorn.Server(uvicorn.Config(app=older, log_level="critical", lifespan="on")).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app=app, log_level="critical", lifespan="on")).run(sockets=[listener])
 
 
 if __name__ == "__main__":

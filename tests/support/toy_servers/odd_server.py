@@ -9,6 +9,7 @@ asks        first asks the client for a form, and answers with what came of it
 named NAME  says that this is its name
 pages       two pages of tools, one name twice
 endless     a next page after every page
+malformed   six tools, of which one is listed as it should be, and one has a name of the protocol's own
 once        lists its tools once, then fails to
 toolless    knows no `tools/list`
 quits       ends as soon as it has listed its tools
@@ -20,6 +21,13 @@ import sys
 from typing import Any
 
 LOOK = {"name": "look", "inputSchema": {"type": "object"}}
+MALFORMED: list[Any] = [
+    {"name": "typeless", "inputSchema": {"properties": {"n": {"type": "integer"}}}, "outputSchema": {"title": "Out"}},
+    {"name": "hinted", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": "yes, sir"}},
+    {"name": "listed", "inputSchema": ["n"]},
+    {"name": 3},
+    {"name": "resources/read", "inputSchema": {"type": "object"}},
+]
 
 
 def main() -> None:
@@ -47,6 +55,8 @@ def _answer(message: Any, mode: str, *, listed: bool) -> dict[str, Any]:
             return {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
         case "tools/list" if mode == "toolless":
             return {"error": {"code": -32601, "message": "no tools here"}}
+        case "tools/list" if mode == "malformed":
+            return {"result": {"tools": [*MALFORMED, LOOK]}}
         case "tools/list" if mode == "endless":
             return {"result": {"tools": [LOOK], "nextCursor": "on"}}
         case "tools/list" if mode == "once" and listed:

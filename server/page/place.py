@@ -1,0 +1,68 @@
+"""Where the page is found: a port on loopback that stays the same for a store, whichever process serves it."""
+
+import hashlib
+import hmac
+import secrets
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+
+from journal.settings import state_folder
+from server.host.kept_secret import page_key
+
+from .link import HOST
+
+_LOWEST, _HIGHEST = 20_000, 32_000
+"""Below the ports that systems give away for outgoing connections."""
+_ANSWER_SECONDS = 2.0
+
+
+class Place:
+    """The page's port for one store, kept in the state folder, and the key that tells our page from any other.
+
+    Raises NotKept, or OSError, where the state folder cannot be written to.
+    """
+
+    def __init__(self, store: Path) -> None:
+        name = hashlib.sha256(str(store.resolve()).encode()).hexdigest()[:12]
+        self._file = state_folder() / f"page-{name}.port"
+        self.key = page_key()
+
+    def port(self) -> int:
+        """The port in the file, which is made at first use."""
+        with suppress(FileNotFoundError, ValueError):
+            return int(self._file.read_text())
+        return self.move()
+
+    def move(self, taken: int | None = None) -> int:
+        """Choose another port than one which something else has taken, unless another process just did."""
+        with suppress(FileNotFoundError, ValueError):
+            if (found := int(self._file.read_text())) != taken:
+                return found
+        draft = self._file.with_suffix(f".{secrets.token_hex(8)}")
+        draft.write_text(str(_LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)))
+        draft.replace(self._file)
+        return int(self._file.read_text())
+
+    def proof(self, nonce: str) -> str:
+        """What only a process of this user can answer."""
+        return hmac.new(self.key, f"hello {nonce}".encode(), hashlib.sha256).hexdigest()
+
+    async def is_ours(self, port: int) -> bool:
+        """Whether a living process of this user serves the page on the port."""
+        nonce = secrets.token_hex(16)
+        request = f"GET /hello?nonce={nonce} HTTP/1.0\r\nHost: {HOST}:{port}\r\n\r\n"
+        answer = b""
+        with anyio.move_on_after(_ANSWER_SECONDS), suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream):
+            async with await anyio.connect_tcp(HOST, port) as stream:
+                await stream.send(request.encode())
+                while len(answer) < 10_000:
+                    answer += await stream.receive()
+        return answer.endswith(f"\r\n\r\n{self.proof(nonce)}".encode())
+
+
+def listening(port: int) -> socket.socket:
+    """Raises OSError where the port is taken."""
+    return socket.create_server((HOST, port))

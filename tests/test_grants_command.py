@@ -1,0 +1,79 @@
+"""`plan --grant` and `run --grants`: what a person granted at a terminal runs without one, once, and nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import called, open_terminal
+from mcp_hosts import open_stdio_host, serve
+from products import call_step, script
+from quick_jobs import made, reached, settings
+
+pytestmark = pytest.mark.e2e
+
+PLAN = [call_step("drop", "quick.drop", key="old"), call_step("other", "quick.drop", "drop", key="new")]
+SCRIPT = script(*PLAN, revise=[{"decision": "continue", "reason": "It was a person's no."}], answer="Done.")
+
+
+def granted(folder: Path, config: Path) -> Path:
+    """A file in which a person granted the first call of the plan, and not the second."""
+    path = folder / "granted.yaml"
+    with open_terminal("plan", "Tidy up", "--grant", "-o", str(path), "--config", str(config), cwd=folder) as terminal:
+        for answer in ("yes", "no"):
+            terminal.expect("yes, no or edit? ")
+            terminal.send(f"{answer}\n")
+        assert terminal.end() == 0, terminal.seen
+    assert "1 call granted." in terminal.seen
+    return path
+
+
+def test_only_what_was_granted_runs_with_nobody_there_and_only_once_and_by_its_own_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = settings(tmp_path, SCRIPT)
+    option, path = ("--config", str(config)), granted(tmp_path, config)
+    (tmp_path / "other.json").write_text(json.dumps({"steps": PLAN[:1]}))
+    assert called("run", "x", "--grants", str(path), "--plan", str(tmp_path / "other.json"), *option) == 2
+    assert f"other.json is another plan than the one that {path} grants calls of" in capsys.readouterr().err
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(path.read_text().replace("key: new", "key: all"))
+    assert called("run", "x", "--grants", str(changed), *option) == 2
+    assert "its grants are void" in capsys.readouterr().err
+    assert called("run", "Tidy up", "--grants", str(path), "--approve", "deny", "--json", *option) == 7
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["data"]["tool"] for event in events if event["type"] == "action.waiting"] == ["quick.drop"]
+    assert made(tmp_path) == [("drop", "old")]
+    assert called("run", "Tidy up", "--grants", str(path), *option) == 2
+    assert "the grant for step 'drop' (quick.drop) has been used" in capsys.readouterr().err
+    assert called("run", "Tidy up", "--grants", str(path), "--detach", *option) == 2
+    assert "has been used" in capsys.readouterr().err
+    assert made(tmp_path) == [("drop", "old")]
+
+
+def test_grants_are_given_by_a_person_at_a_terminal_into_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = str(settings(tmp_path, SCRIPT))
+    assert called("plan", "x", "--grant", "--config", config) == 2
+    assert "--grant needs -o FILE" in capsys.readouterr().err
+    assert called("plan", "x", "--grant", "-o", "g.yaml", "--config", config) == 2
+    assert "--grant needs a person at a terminal, and this is no terminal" in capsys.readouterr().err
+
+
+async def test_who_approves_a_plan_in_a_terminal_may_grant_its_calls(tmp_path: Path) -> None:
+    config = settings(tmp_path, script(*PLAN, answer="Done."))
+    async with open_stdio_host(serve(config)) as host:
+        view: Any = await host.structured("plan_and_execute", {"goal": "Tidy up", "review_plan": True})
+        (action,) = view["actions"]
+        assert action["choices"] == ["approve", "deny"]
+        with open_terminal("approve", action["action_id"], "--config", str(config), cwd=tmp_path) as terminal:
+            terminal.expect("(Or grant: approve the plan")
+            terminal.expect("approve, deny or later? ")
+            terminal.send("grant\n")
+            for _ in PLAN:
+                terminal.expect("yes, no or edit? ")
+                terminal.send("y\n")
+            assert terminal.end() == 0, terminal.seen
+        view = await reached(host, view["run_id"], "succeeded", "awaiting_approval")
+    assert (view["status"], made(tmp_path)) == ("succeeded", [("drop", "old"), ("drop", "new")])

@@ -1,0 +1,302 @@
+"""The page as a process serves it: one port for all processes, taken over when one goes, opened where a person is."""
+
+import re
+import signal
+import stat
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from command_line import called, open_terminal
+from mcp_hosts import open_stdio_host, serve
+from page_visits import add_action, start_waiting
+from products import Opened, call_step, open_test_product, script, write_settings
+
+from journal.settings import state_folder
+from server.page.link import PageLink
+from server.page.opening import has_desktop, open_browser, signed_in_address
+from server.page.place import Place, listening
+from server.page.serving import open_page
+from server.product import Product, Request
+
+SAY = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it."}
+PLAN = script(SAY, steps={"say": {"text": "Hello."}})
+KEEP = call_step("keep", "ledger.add_item", key="a", value="b")
+e2e = pytest.mark.e2e
+
+
+@asynccontextmanager
+async def open_quiet(folder: Path, **settings: Any) -> AsyncGenerator[Opened]:
+    """A product without tool servers."""
+    async with open_test_product(folder, script=PLAN, servers={}, settings=settings) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_signed_in(address: str) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client with the session that the address begins."""
+    base, _, code = address.partition("/#code=")
+    async with httpx.AsyncClient(base_url=base, headers={"origin": base}) as client:
+        answer = await client.post("/api/session", json={"code": code})
+        assert answer.status_code == 200, answer.text
+        client.headers["x-steprelay-key"] = answer.json()["key"]
+        yield client
+
+
+async def until_serving(place: Place, port: int) -> None:
+    with anyio.fail_after(5):
+        while True:
+            if await place.is_ours(port):
+                return
+            # No event tells when another begins to serve.
+            await anyio.sleep(0.05)
+
+
+@e2e
+async def test_a_process_that_stands_by_takes_the_port_over_within_two_seconds(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (first, _), open_quiet(tmp_path) as (second, _):
+        async with open_page(first) as place:
+            assert place is not None
+            port = place.port()
+            assert first.page.port == port
+            async with open_page(second):
+                assert second.page.port == port
+                async with open_signed_in(signed_in_address(place, port, first.store.world)) as client:
+                    assert (await client.get("/api/state")).status_code == 200
+            assert second.page.port is None
+        async with open_page(second):
+            async with open_page(first):
+                pass
+            assert await place.is_ours(port)
+
+
+@e2e
+async def test_a_session_goes_on_when_another_process_has_taken_over(tmp_path: Path) -> None:
+    async with (
+        open_quiet(tmp_path) as (first, _),
+        open_quiet(tmp_path) as (second, _),
+        anyio.create_task_group() as group,
+    ):
+        ready, leave, gone = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def serve_first() -> None:
+            async with open_page(first):
+                ready.set()
+                await leave.wait()
+            gone.set()
+
+        group.start_soon(serve_first)
+        await ready.wait()
+        async with open_page(second) as place:
+            assert place is not None
+            port = place.port()
+            async with open_signed_in(signed_in_address(place, port, first.store.world)) as client:
+                await start_waiting(first)
+                leave.set()
+                await gone.wait()
+                await until_serving(place, port)
+                state = (await client.get("/api/state")).json()
+            assert len(state["runs"][0]["actions"]) == 1
+
+
+@e2e
+async def test_a_port_that_something_else_has_is_given_up_for_another(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _):
+        place = Place(product.store.database.path)
+        taken = place.port()
+        with listening(taken):
+            async with open_page(product):
+                assert product.page.port not in (None, taken)
+                assert product.page.port == place.port()
+        assert place.move(taken) == place.port()
+
+
+async def test_without_a_port_or_a_folder_there_is_no_page_and_all_else_works(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _):
+        folder = state_folder()
+        (folder / "page.key").mkdir()
+        async with open_page(product) as place:
+            assert (place, product.page.port) == (None, None)
+    async with open_quiet(tmp_path, approvals={"page": "off"}) as (product, _), open_page(product) as place:
+        assert (place, product.page.of("a_1")) == (None, None)
+
+
+@e2e
+async def test_a_state_folder_that_fails_later_ends_the_page_alone(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (first, _), open_quiet(tmp_path) as (second, _), open_page(first):
+        async with open_page(second):
+            (port_file,) = state_folder().glob("page-*.port")
+            port_file.unlink()
+            port_file.mkdir()
+            with anyio.fail_after(10):
+                while second.page.port is not None:  # noqa: ASYNC110 - nobody tells that the page is given up
+                    await anyio.sleep(0.05)
+            assert first.page.port is not None
+        await start_waiting(second)
+
+
+def test_a_link_names_the_action_and_no_secret() -> None:
+    assert PageLink(20_001).of("a_1") == "http://127.0.0.1:20001/a/a_1"
+    assert PageLink().of("a_1") is None
+
+
+async def test_what_is_told_about_deciding_names_the_page_first(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _):
+        run_id = await start_waiting(product)
+        product.page.port = 20_001
+        login = await add_action(product, run_id, kind="login", level="person", tool="shop.x")
+        first, second = (await product.view(run_id)).actions
+    assert first.how.startswith(f"On the page: http://127.0.0.1:20001/a/{first.action_id} or in a terminal: ")
+    assert (second.action_id, second.how.startswith("In a terminal: ")) == (login.id, True)
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "there"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "a b"}, "linux", False),
+        ({}, "darwin", True),
+        ({}, "win32", True),
+    ],
+)
+def test_a_browser_is_opened_only_where_a_person_sees_it(environ: dict[str, str], platform: str, there: bool) -> None:
+    assert has_desktop(environ, platform) is there
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A browser that only writes down which addresses it was given; the file."""
+    log, browser = tmp_path / "seen.txt", tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {log}\n')
+    browser.chmod(0o700)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    monkeypatch.setenv("DISPLAY", ":0")
+    for name in ("CI", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    return log
+
+
+@e2e
+async def test_the_page_opens_once_for_a_run_that_comes_to_wait(tmp_path: Path, seen: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _), before_and_page(product) as (before, place):
+        run_id = await product.start(Request("Another.", review_plan=True))
+        await product.until(run_id, lambda run: run.status == "awaiting_approval")
+        await add_action(product, run_id)
+        addresses: list[str] = []
+        with anyio.fail_after(20):
+            while not addresses:
+                # Another process writes them.
+                await anyio.sleep(0.05)
+                addresses = lines_of(seen)
+        first = (await product.store.actions(run_id))[0]
+        assert [address.partition("#code=")[0] for address in addresses] == [
+            f"http://127.0.0.1:{place.port()}/a/{first.id}"
+        ]
+        assert await product.store.remembered.get("page_opened", before) is None
+
+
+@asynccontextmanager
+async def before_and_page(product: Product) -> AsyncGenerator[tuple[str, Place]]:
+    """A run that waits already, and the page as `serve` has it."""
+    before = await start_waiting(product)
+    async with open_page(product, opens=True) as place:
+        assert place is not None
+        yield before, place
+
+
+def lines_of(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+@e2e
+async def test_a_browser_that_cannot_be_started_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not await open_browser("http://127.0.0.1:1/")
+
+
+@e2e
+async def test_a_decision_on_the_page_of_serve_lets_its_run_go_on(tmp_path: Path) -> None:
+    config = write_settings(tmp_path, script=script(KEEP), settings={"approvals": {"min_answer_seconds": 0}})
+    async with open_stdio_host(serve(config)) as host:
+        view = await host.structured("plan_and_execute", {"goal": "Keep it."})
+        (action,) = view["actions"]
+        found = re.match(r"On the page: (http://127\.0\.0\.1:\d+)/a/(a_\w+) or in a terminal: ", action["how"])
+        assert found is not None
+        assert found[2] == action["action_id"]
+        with open_terminal("ui", "--no-open", "--config", str(config), cwd=tmp_path) as terminal:
+            assert await anyio.to_thread.run_sync(terminal.end) == 0
+        address = re.search(rf"{found[1]}/#code=\S+", terminal.seen)
+        assert address is not None, terminal.seen
+        async with open_signed_in(address[0]) as client:
+            (card,) = (await client.get("/api/state")).json()["runs"][0]["actions"]
+            said = {"action_id": card["action_id"], "choice": "approve", "digest": card["digest"]}
+            assert (await client.post("/api/decide", json=said)).json()["message"] == "Recorded: approve."
+        done: Any = {"stop_reason": None}
+        with anyio.fail_after(40):
+            while done["stop_reason"] is None:
+                done = await host.structured("get_run", {"run_id": view["run_id"], "wait_seconds": 20})
+    assert (done["status"], done["stop_reason"]) == ("succeeded", "done")
+
+
+@e2e
+def test_ui_serves_the_page_itself_where_no_other_process_does(tmp_path: Path) -> None:
+    config = write_settings(tmp_path, script=PLAN, servers={})
+    with open_terminal("ui", "--config", str(config), cwd=tmp_path, env={"CI": "true"}) as terminal:
+        terminal.expect("it works once")
+        terminal.expect("This process serves the page until Ctrl-C.")
+        address = re.search(r"(http://\S+)/#code=", terminal.seen)
+        assert address is not None
+        assert httpx.get(f"{address[1]}/").status_code == 200
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "page", "told"),
+    [
+        (("ui",), "auto", "signs a person in, and this is no terminal"),
+        (("ui",), "off", "approvals.page is off in the settings"),
+        (("approver", "init"), None, "needs a person at a terminal"),
+    ],
+    ids=["ui", "ui without a page", "approver init"],
+)
+def test_a_person_is_taken_for_one_only_at_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], page: str | None, told: str
+) -> None:
+    config = write_settings(tmp_path, script=PLAN, servers={}, settings={"approvals": {"page": page or "auto"}})
+    assert called(*words, *(["--config", str(config)] if page else [])) == 2
+    assert told in capsys.readouterr().err
+
+
+@e2e
+def test_approver_init_keeps_a_hash_of_the_pin_and_shows_the_seed_once(tmp_path: Path) -> None:
+    with open_terminal("approver", "init", "--totp", cwd=tmp_path) as terminal:
+        terminal.expect("PIN: ")
+        terminal.send("correct horse\n")
+        terminal.expect("confirmation: ")
+        terminal.send("correct horse\n")
+        terminal.expect("otpauth://totp/steprelay?secret=")
+        assert terminal.end() == 0
+    path = state_folder() / "approver.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "correct horse" not in terminal.seen + path.read_text()
+
+
+@e2e
+def test_a_question_at_the_terminal_ends_when_it_is_decided_elsewhere(tmp_path: Path) -> None:
+    config = write_settings(tmp_path, script=script(KEEP))
+    with open_terminal("run", "Keep it.", "--config", str(config), cwd=tmp_path) as terminal:
+        terminal.expect("To decide on the page instead: http://127.0.0.1:")
+        action = re.search(r"/a/(a_\w+)", terminal.expect("approve, deny or later?"))
+        assert action is not None
+        assert called("deny", action[1], "--config", str(config)) == 0
+        terminal.expect("It was decided elsewhere.")
+        assert terminal.end() == 7
