@@ -200,6 +200,13 @@ def supersede(tx: Transaction, action: Action) -> bool:
     return tx.change(sql, (action.id,)) == 1
 
 
+def void(tx: Transaction, action: Action) -> bool:
+    """End an action whose approval lapsed or whose subject changed; false where a no to a call came meanwhile."""
+    sql = "UPDATE actions SET handled = 1, state = 'superseded' WHERE id = ?"
+    stands = f"kind = 'call' AND state IN ('decided', 'withdrawn') AND choice IS NOT NULL AND NOT ({_SAID_YES})"
+    return tx.change(f"{sql} AND NOT ({stands})", (action.id,)) == 1
+
+
 def consume(tx: Transaction, action_id: str, *, hash_: str) -> bool:
     """Use an approval for exactly what it was given for; true once, and never for a no."""
     sql = "UPDATE actions SET state = 'consumed', handled = 1 WHERE id = ? AND state = 'decided' AND hash = ?"

@@ -15,6 +15,7 @@ from .actions import (
     refusals_in_a_row,
     refused_before,
     settle_action,
+    void,
 )
 from .audit import AuditLine, append_audit
 from .audit_intents import begun_line, ended_line
@@ -228,10 +229,9 @@ class RunJournal:
             "action.handled", lambda tx, run: settle_action(tx, action, now=self.world.now(), expired=expired)
         )
 
-    async def supersede_action(self, action: Action) -> None:
-        """End an action whose approval lapsed or whose subject changed; it may be asked again under its key."""
-        sql = "UPDATE actions SET handled = 1, state = 'superseded' WHERE id = ?"
-        await self._write("action.superseded", lambda tx, run: tx.change(sql, (action.id,)))
+    async def supersede_action(self, action: Action) -> bool:
+        """End an action that may be asked again under its key; false, and nothing done, where a no came meanwhile."""
+        return await self._write("action.superseded", lambda tx, run: void(tx, action))
 
     async def refused_before(self, subject: str) -> bool:
         return await self._database.read(lambda tx: refused_before(tx, self.run.id, subject))

@@ -55,8 +55,8 @@ _OPAQUE = _set("data arguments content")
 _AS_TEXT = {"arguments_json": "arguments", "data_json": "data", "output_json": "output"}
 _NUMBERS = _set(
     "confidence attempts attempt version turn at asks amount allowed used input_tokens output_tokens cached_tokens"
-    " reasoning_tokens cost_usd requests retries ms reopened depth model_calls tool_calls tokens usd usd_day seconds limit"
-    " add"
+    " reasoning_tokens cost_usd requests retries ms reopened depth model_calls tool_calls tokens usd usd_day seconds"
+    " limit add"
 )
 _HASHES = _set("arguments_hash action_hash hash pin sealed")
 _MEMO_KEY = re.compile(r"step\.([a-z0-9_]+)@[0-9a-f]{8}")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from downstream.door import Called, Refused, Waiting
-from downstream.gate.approvals import new_question
+from downstream.gate.approvals import approval_key, new_question
 from downstream.gate.policy import Verdict
 from downstream.gate.stages import Gate, case_of
 from downstream.json_shape import is_array, is_object
@@ -232,6 +232,22 @@ async def test_a_no_holds_even_where_nothing_would_be_asked_now(tmp_path: Path) 
         allowed = there.door(SEND, policy={"rules": [{"allow": "mail.send"}]})
         assert isinstance(await allowed(journal, call("mail.send", MAIL)), Refused)
     assert there.sent == []
+
+
+@pytest.mark.parametrize(("via", "state"), [("page", "decided"), ("approve_action", "withdrawn")])
+async def test_a_no_that_comes_while_its_question_is_given_up_holds(tmp_path: Path, via: str, state: str) -> None:
+    there, asked = Server(), call("mail.send", MAIL)
+    async with open_runs(tmp_path) as runs:
+        journal = await runs.drive()
+        waiting = await there.door(SEND)(journal, asked)
+        seen = await journal.action(approval_key(asked.key))
+        assert isinstance(waiting, Waiting)
+        assert seen is not None
+        await runs.decide(waiting.action, "deny", via=via)
+        assert not await journal.supersede_action(seen)
+        now = await journal.action(approval_key(asked.key))
+        assert now is not None
+        assert (now.id, now.state, now.choice) == (seen.id, state, "deny")
 
 
 async def test_a_call_for_a_person_is_not_moved_by_the_hosts_word(tmp_path: Path) -> None:

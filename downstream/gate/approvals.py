@@ -8,7 +8,7 @@ from downstream.servers.listing import fingerprint_of
 from journal.actions import APPROVED_SECONDS, LEVELS, Action, Level, NewAction
 from journal.canonical import digest
 from journal.grants import Grant, Leave
-from journal.run_journal import RunJournal
+from journal.run_journal import ApprovalGone, RunJournal
 from journal.values import JsonObject
 
 from .grants import granted
@@ -82,7 +82,8 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
 async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict) -> Answer:
     """Stage 7: nothing to ask, a yes that covers exactly this call, a no, a question that waits, or one that lapsed.
 
-    A decision is read from its record and never made again: a no holds even where nothing would be asked now.
+    A decision is read from its record and never made again: a no holds even where nothing would be asked now. Raises
+    ApprovalGone where it has to be read anew.
     """
     action = await journal.action(approval_key(case.call.key))
     if action is None and verdict.verb == "allow":
@@ -149,8 +150,8 @@ async def _still_asking(journal: RunJournal, action: Action, new: NewAction, *, 
     fits = action.hash == digest(new.binding) and not _is_below(action.level, new.level)
     if needed and action.state == "waiting" and fits:
         return action
-    if action.state in ("waiting", "decided"):
-        await journal.supersede_action(action)
+    if action.state in ("waiting", "decided") and not await journal.supersede_action(action):
+        raise ApprovalGone(f"a no to action {action.id} came meanwhile")
     return None
 
 

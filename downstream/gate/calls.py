@@ -1,6 +1,6 @@
 """Tool calls: memo, gate, intent, sending, result. The one implementation of `door.CallTool`."""
 
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 from weakref import WeakKeyDictionary
@@ -141,33 +141,37 @@ class ToolDoor:
 
     async def _pass(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
         while True:
-            verdict = await judge(self._gate, pending.journal, case)
-            if isinstance(verdict, Refused):
-                await drop_question(pending.journal, case.call.key)
-                return await _keep(pending, verdict)
-            login = await login_first(self._gate, pending.journal, case)
-            answer = login or await approval(self._gate, pending.journal, case, verdict)
-            match answer:
-                case Waiting():
-                    return answer
-                case Refused():
-                    return await _keep(pending, answer)
-                case Lapsed(text):
-                    return await _keep(pending, failed_call(pending.journal.world.new_id("c"), case.tool, text))
-                case Approved(leave):
-                    slot = pending.drive.cache.slot(case.tool, case.hash)
-                    if leave is None and (hit := await self._hit(pending, case, slot)) is not None:
-                        return hit
-                    try:
-                        begun = _Begun(case, pending.journal.world.new_id("c"), slot, verdict)
-                        return await self._begin(pending, begun, leave)
-                    except ApprovalGone:
-                        continue
-                case _:
-                    assert_never(answer)
+            # A decision that came while it was looked at is read anew.
+            with suppress(ApprovalGone):
+                return await self._pass_once(pending, case)
+
+    async def _pass_once(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
+        verdict = await judge(self._gate, pending.journal, case)
+        if isinstance(verdict, Refused):
+            await drop_question(pending.journal, case.call.key)
+            return await _keep(pending, verdict)
+        login = await login_first(self._gate, pending.journal, case)
+        answer = login or await approval(self._gate, pending.journal, case, verdict)
+        match answer:
+            case Waiting():
+                return answer
+            case Refused():
+                return await _keep(pending, answer)
+            case Lapsed(text):
+                return await _keep(pending, failed_call(pending.journal.world.new_id("c"), case.tool, text))
+            case Approved(leave):
+                slot = pending.drive.cache.slot(case.tool, case.hash)
+                if leave is None and (hit := await self._hit(pending, case, slot)) is not None:
+                    return hit
+                begun = _Begun(case, pending.journal.world.new_id("c"), slot, verdict)
+                return await self._begin(pending, begun, leave)
+            case _:
+                assert_never(answer)
 
     async def _begin(self, pending: _Pending, begun: _Begun, leave: Leave | None) -> _Begun:
         journal, case = pending.journal, begun.case
+        if case.has_effect:
+            await self._gate.open(case.run.id, case.tool.server)
         event = call_started(case, begun.id, leave) if begun.resumed is NOT_RESUMED else None
         reservation = Reservation(pending.call.key, Amount(tool_calls=1), step=case.call.step)
         until = deadline(self._gate, case.tool, now=journal.world.now())
@@ -177,8 +181,6 @@ class ToolDoor:
             intent = new_intent(case, begun.id, leave, proof=proof, deadline=until)
         if isinstance(leave, Action) and intent is None:
             await journal.settle_action(leave)
-        if case.has_effect:
-            await self._gate.open(case.run.id, case.tool.server)
         journal.world.reach("send.begin")
         try:
             await journal.begin_call(reservation, event=event, intent=intent)
