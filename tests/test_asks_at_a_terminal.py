@@ -36,7 +36,7 @@ def _fill_in(folder: Path, action_id: str) -> None:
     }
     with open_terminal("approve", action_id, "--config", str(folder / "steprelay.json"), cwd=folder) as terminal:
         shown = terminal.expect("submit, decline or later? ")
-        assert 'mail (required): an e-mail address. It writes: "Your \\u202ee-mail"; "[Click](http://x)"' in shown
+        assert 'mail (required): an e-mail address. It writes: "Your e-mail"; "[Click](http://x)"' in shown
         terminal.send("submit\n")
         for prompt, lines in typed.items():
             for line in lines:
