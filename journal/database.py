@@ -142,7 +142,7 @@ class Database:
         while group := _next_group(jobs):
             try:
                 handle(connection, group)
-            except Exception as error:  # noqa: BLE001  # nobody may wait for a thread that has ended
+            except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
                 deliver([Result(job, problem=self._told(error)) for job in group])
         connection.close()
 
@@ -150,11 +150,7 @@ class Database:
         for job in group:
             if job.waiter.cancelled():
                 continue
-            try:
-                result = Result(job, job.work(Transaction(connection)))
-            except Exception as error:  # noqa: BLE001  # handed to whoever waits
-                result = Result(job, problem=self._told(error))
-            deliver([result])
+            deliver([self._done(connection, job)])
 
     def _commit_group(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
         self._answer(connection, [job for job in group if job.point == _NO_CHANGE])
@@ -169,10 +165,9 @@ class Database:
                 results.append(self._try_change(connection, job))
             connection.execute("COMMIT")
             self.commits += 1
-        except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
+        finally:
+            # What was not committed.
             _roll_back(connection)
-            told = self._told(error)
-            results = [Result(job, problem=told) for job in live]
         for result in results:
             if result.problem is None:
                 self.changes += 1
@@ -184,18 +179,23 @@ class Database:
     def _try_change(self, connection: sqlite3.Connection, job: Job[Any]) -> Result[Any]:
         self._world.reach(f"{job.point}.before")
         connection.execute("SAVEPOINT change")
-        try:
-            result = job.work(Transaction(connection))
-            connection.execute("RELEASE change")
-        except Exception as error:
+        result = self._done(connection, job)
+        if result.problem is not None:
             # A full disk and the like make SQLite undo the whole transaction, so there is no change left to undo.
             if not connection.in_transaction:
-                raise
+                raise result.problem
             connection.execute("ROLLBACK TO change")
-            connection.execute("RELEASE change")
+        connection.execute("RELEASE change")
+        if result.problem is None:
+            self._world.reach(f"{job.point}.written")
+        return result
+
+    def _done(self, connection: sqlite3.Connection, job: Job[Any]) -> Result[Any]:
+        """What comes of a job, which may raise whatever it wants."""
+        try:
+            return Result(job, job.work(Transaction(connection)))
+        except Exception as error:  # noqa: BLE001  # handed to whoever waits
             return Result(job, problem=self._told(error))
-        self._world.reach(f"{job.point}.written")
-        return Result(job, result)
 
     def _told(self, error: Exception) -> Exception:
         """The error as whoever waits is to see it; damage is remembered."""

@@ -62,7 +62,7 @@ async def open_shown(folder: Path, *, trusted: bool = True, **asked: str) -> Asy
     """A run that waits for a call, shown in the panel of a host."""
     host_script = bundled()
     if isinstance(host_script, Missing):
-        pytest.skip(host_script.reason)
+        pytest.skip(host_script.reason)  # no npm or registry here: the reason says which
     approvals = {"min_answer_seconds": 0.5, "trusted_hosts": ["bridge-host"] if trusted else []}
     settings: dict[str, Any] = {"approvals": approvals, "policy": {"sinks": {"ledger.*": ["/key"]}}}
     async with (

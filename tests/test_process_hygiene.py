@@ -21,7 +21,7 @@ from downstream.servers.pool import open_pool
 from downstream.servers.windows_command import windows_command
 from journal.world import World
 
-LINUX = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks into /proc")
+LINUX = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="it looks into /proc, which Linux alone has")
 SAFE = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
 BY_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "_"}
 CANARY = "canary-value-of-the-parent"

@@ -11,7 +11,7 @@ SUPPORT = Path(__file__).parent / "support"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks into /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="it looks into /proc, which Linux alone has")
 @pytest.mark.parametrize(("runs", "servers"), [(15, 3), (200, 8)], ids=["short", "long"])
 async def test_runs_survive_the_deaths_of_their_servers(tmp_path: Path, runs: int, servers: int) -> None:
     bounds = ("--runs", str(runs), "--servers", str(servers))

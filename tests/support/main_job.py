@@ -55,7 +55,7 @@ def third_party_server() -> ThirdParty:
     time = third_party.install("mcp-server-time")
     if isinstance(time, third_party.Ready):
         return ThirdParty(time.command, "third.get_current_time", {"timezone": "Europe/Oslo"})
-    pytest.skip(f"no third-party tool server can be had: {time.reason}")
+    pytest.skip(f"no third-party tool server can be had: {time.reason}")  # no registry here: the reason says which
 
 
 def main_plan(*, to: Any = "ada@example.org") -> list[Any]:
