@@ -71,6 +71,8 @@ async def stopped_at(folder: Path, point: str) -> str:
             assert await dump(product.store) == kept
             by_zombie = len(made(folder, "add")) - by_adopter
             assert (run.epoch, by_zombie, by_adopter) == (2, POINTS[point], 0 if actions else 1)
+            # It lives, and as any process it could take the run up again: that is the adopter's here.
+            process.send_signal(signal.SIGSTOP)
             if actions:
                 await decided(product, process.pid, happened=by_zombie == 1)
                 if not by_zombie:
