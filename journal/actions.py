@@ -165,7 +165,7 @@ def decide(tx: Transaction, action: Action, decision: Decision, *, world: World,
     )
     if changed != 1:
         raise DecisionRefused(f"action {action.id} has been decided or withdrawn in the meantime; get_run shows it")
-    tx.change("UPDATE runs SET wake_at = 0 WHERE id = ? AND ended_at IS NULL", (action.run,))
+    wake(tx, action.run)
     said: JsonObject = {
         "action_id": action.id,
         "kind": action.kind,
@@ -191,6 +191,11 @@ def _refuse_unfit(action: Action, decision: Decision, now: float) -> None:
         raise DecisionRefused(f"action {action.id} has expired; its step fails, and the goal can be asked for again")
     if decision.choice not in SAYS_NO and LEVELS.index(decision.level) < LEVELS.index(action.level):
         raise LevelTooLow(action.id, needed=action.level)
+
+
+def wake(tx: Transaction, run_id: str) -> None:
+    """Have a run that waits be looked at by whoever drives it next."""
+    tx.change("UPDATE runs SET wake_at = 0 WHERE id = ? AND ended_at IS NULL", (run_id,))
 
 
 def supersede(tx: Transaction, action: Action) -> bool:

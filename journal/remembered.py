@@ -8,6 +8,12 @@ from .values import Json
 from .world import World
 
 
+def put_fact(tx: Transaction, key: tuple[str, str, str], *, value: Json, at: float) -> None:
+    """Remember a fact inside a change, by owner, kind and name, in place of what it was."""
+    sql = "INSERT OR REPLACE INTO remembered (owner, kind, name, value, at) VALUES (?, ?, ?, ?, ?)"
+    tx.change(sql, (*key, json.dumps(value), at))
+
+
 class Remembered:
     """Small named facts of an owner, by kind (`catalogue`, `model`, `page_session`)."""
 
@@ -22,9 +28,8 @@ class Remembered:
         return None if row is None else json.loads(row["value"])
 
     async def put(self, kind: str, name: str, value: Json) -> None:
-        sql = "INSERT OR REPLACE INTO remembered (owner, kind, name, value, at) VALUES (?, ?, ?, ?, ?)"
-        parameters = (self._owner, kind, name, json.dumps(value), self._world.now())
-        await self._database.write("remembered", lambda tx: tx.change(sql, parameters))
+        at = self._world.now()
+        await self._database.write("remembered", lambda tx: put_fact(tx, (self._owner, kind, name), value=value, at=at))
 
     async def all(self, kind: str) -> dict[str, Json]:
         """Everything remembered of a kind, by name."""
@@ -39,8 +44,7 @@ class Remembered:
             sql = "SELECT value FROM remembered WHERE owner = ? AND kind = ? AND name = ?"
             row = tx.row(sql, (self._owner, kind, name))
             value = change(None if row is None else json.loads(row["value"]))
-            sql = "INSERT OR REPLACE INTO remembered (owner, kind, name, value, at) VALUES (?, ?, ?, ?, ?)"
-            tx.change(sql, (self._owner, kind, name, json.dumps(value), self._world.now()))
+            put_fact(tx, (self._owner, kind, name), value=value, at=self._world.now())
             return value
 
         return await self._database.write("remembered", work)

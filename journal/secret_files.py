@@ -28,5 +28,18 @@ def kept_secret(path: Path) -> bytes:
     return path.read_bytes().strip()
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Put this in place of the file, whole and for this user only. Raises OSError."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(draft, "xb", opener=_private) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

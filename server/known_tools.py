@@ -41,10 +41,13 @@ class KnownTools:
         self._servers = {server.name: server for server in settings.servers}
         self._store = store
         self._pool = pool
+        self._listed: tuple[Tool, ...] | None = None
 
     async def listed(self) -> Sequence[Tool]:
         """All tools that were ever listed."""
-        return await remembered_tools(self._store.remembered, tuple(self._servers.values()))
+        if self._listed is None:
+            self._listed = await remembered_tools(self._store.remembered, tuple(self._servers.values()))
+        return self._listed
 
     async def find(self, name: str, *, class_: Effect | None = None) -> Known:
         """The tool of this name. Its server is opened only if nothing else tells its class. Raises NoSuchTool."""
@@ -66,6 +69,7 @@ class KnownTools:
     async def _look(self, server: ServerSettings, full: str) -> Tool:
         catalogue = Catalogue(self._pool, self._store.remembered, (server,))
         await catalogue.tools()
+        self._listed = None
         if (tool := catalogue.tool(full)) is not None:
             return tool
         if (why := catalogue.missing().get(server.name)) is not None:

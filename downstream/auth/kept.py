@@ -1,8 +1,6 @@
 """Logins that outlive a process: one for each tool server, in the system's keyring or in a file of this user's."""
 
 import json
-import os
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -15,6 +13,7 @@ from downstream.servers.listing import fingerprint_of
 from downstream.settings import ServerSettings
 from journal.errors import SteprelayError
 from journal.locks import open_lock
+from journal.secret_files import write_private
 from journal.settings import state_folder
 
 from .vault import VaultFailed, find_vault
@@ -120,18 +119,7 @@ class KeptLogin:
         return folder / f"{self._id}.json"
 
     def _write(self, text: str) -> None:
-        path = self._path
-        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         try:
-            with open(draft, "xb", opener=_private) as file:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
+            write_private(self._path, text.encode())
         except OSError as error:
-            draft.unlink(missing_ok=True)
             raise LoginNotKept(self._server, error) from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -54,7 +54,7 @@ def new_question(gate: Gate, case: Case, verdict: Verdict) -> NewAction:
         "run": case.run.id,
         "step": call.step,
         "key": call.key,
-        "server": fingerprint_of(server) if server else "",
+        "server": fingerprint_of(server),
         "pin": case.tool.pin,
         "tool": case.tool.full_name,
         "arguments": arguments,

@@ -66,7 +66,7 @@ def form_question(gate: Gate, journal: RunJournal, question: Question, *, of: As
         "run": journal.run.id,
         "step": of.step,
         "key": of.key,
-        "server": fingerprint_of(settings) if settings else "",
+        "server": fingerprint_of(settings),
         "pin": of.tool.pin,
         "arguments": arguments,
     }

@@ -34,7 +34,7 @@ class Terms:
     @property
     def bound(self) -> str:
         """SHA-256 over the definition, its server and the policy: with any change a grant is void."""
-        server = fingerprint_of(self.server) if self.server else ""
+        server = fingerprint_of(self.server)
         policy = [self.policy.model_dump(mode="json"), self.tool.class_]
         return digest({"tool": self.tool.full_name, "pin": self.tool.pin, "server": server, "policy": policy})
 

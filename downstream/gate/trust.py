@@ -118,7 +118,7 @@ def _key(tool: str) -> str:
 
 
 def _subject(server: ServerSettings | None, change: Change) -> str:
-    return digest(["trust", fingerprint_of(server) if server else "", change.full_name, change.id])
+    return digest(["trust", fingerprint_of(server), change.full_name, change.id])
 
 
 def _question(gate: Gate, journal: RunJournal, change: Change, *, step: str) -> NewAction:
@@ -132,7 +132,7 @@ def _question(gate: Gate, journal: RunJournal, change: Change, *, step: str) -> 
         "v": 1,
         "owner": journal.run.owner,
         "run": journal.run.id,
-        "server": fingerprint_of(server) if server else "",
+        "server": fingerprint_of(server),
         "tool": change.full_name,
         "change": change.id,
     }

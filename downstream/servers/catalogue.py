@@ -68,8 +68,10 @@ class Catalogue:
                 self._unkept = None
                 raise unkept
             if any(tool.class_ == "unknown" for tool in self._tools):
-                self._confirmed = await confirmed_classes(self._remembered)
-                self._index()
+                confirmed = await confirmed_classes(self._remembered)
+                if confirmed != self._confirmed:
+                    self._confirmed = confirmed
+                    self._index()
         return self._tools
 
     @property

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import get_args
 
 from downstream.tools import Tool, ToolClass
+from journal.actions import wake
 from journal.audit import AuditLine, append_audit
 from journal.database import Transaction
 from journal.errors import SteprelayError
-from journal.remembered import Remembered
+from journal.remembered import Remembered, put_fact
 from journal.store import Store
 
 CLASSES: tuple[ToolClass, ...] = get_args(ToolClass)
@@ -74,8 +75,7 @@ async def confirm(store: Store, tool: Tool, class_: ToolClass, *, client: str) -
     now = store.world.now()
 
     def change(tx: Transaction) -> list[str]:
-        put = "INSERT OR REPLACE INTO remembered (owner, kind, name, value, at) VALUES (?, ?, ?, ?, ?)"
-        tx.change(put, (store.owner, _KIND, tool.pin, f'"{class_}"', now))
+        put_fact(tx, (store.owner, _KIND, tool.pin), value=class_, at=now)
         data = {"tool": tool.full_name, "pin": tool.pin, "class": class_, "level": "person", "client": client}
         append_audit(tx, AuditLine("tool.classed", data), owner=store.owner, at=now, outlet=store.outlet)
         waiting = (
@@ -83,7 +83,7 @@ async def confirm(store: Store, tool: Tool, class_: ToolClass, *, client: str) -
         )
         runs = [str(row["run"]) for row in tx.rows(waiting, (store.owner, tool.full_name))]
         for run in runs:
-            tx.change("UPDATE runs SET wake_at = 0 WHERE id = ? AND ended_at IS NULL", (run,))
+            wake(tx, run)
         return runs
 
     runs = await store.database.write("confirm", change)

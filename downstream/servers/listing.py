@@ -112,8 +112,13 @@ def class_of(tool: Definition, options: ServerOptions) -> ToolClass:
     return said if options.trust == "annotations" or said == "destructive" else "unknown"
 
 
-def fingerprint_of(server: ServerSettings) -> str:
-    """What makes it this server: how it is started or reached, with the names of its variables and no values."""
+def fingerprint_of(server: ServerSettings | None) -> str:
+    """What makes it this server: how it is started or reached, with the names of its variables and no values.
+
+    Empty for one that the settings no longer have.
+    """
+    if server is None:
+        return ""
     cwd = str(server.cwd) if server.cwd else None
     started = [server.transport, server.command, list(server.args), cwd, server.url]
     return digest([*started, sorted(server.env), sorted(server.headers)])

@@ -15,7 +15,7 @@ from .opening import load, run_async, typed
 from .options import AsJson, Config, RunId
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from journal.store import Store
     from server.settings import Settings
@@ -71,11 +71,20 @@ def show(
     Also who drives it, and what it waits for or works on since when.
     """
     settings = load(config)
+    if actions and cost:
+        raise UsageProblem("--actions and --cost are two views; ask for one of them at a time")
     if actions:
-        _show_actions(settings, run_id, as_json=as_json)
-    if cost:
-        _show_cost(settings, run_id, as_json=as_json)
+        from server.views.deeds import deed_lines, deeds_of
 
+        _show_part(settings, lambda store: deeds_of(store, run_id), deed_lines, as_json=as_json)
+    if cost:
+        from server.views.cost import cost_lines, cost_of
+
+        _show_part(settings, lambda store: cost_of(store, run_id), cost_lines, as_json=as_json)
+    _show_standing(settings, run_id, config=config, as_json=as_json)
+
+
+def _show_standing(settings: "Settings", run_id: str, *, config: Path | None, as_json: bool) -> NoReturn:
     async def work() -> ExitCode:
         from server.installed import installed_command
         from server.opened_store import open_settings_store
@@ -96,35 +105,20 @@ def show(
     run_async(work, settings)
 
 
-def _show_actions(settings: "Settings", run_id: str, *, as_json: bool) -> NoReturn:
+def _show_part(
+    settings: "Settings",
+    read: "Callable[[Store], Awaitable[Any]]",
+    lines: "Callable[[Any], Iterable[str]]",
+    *,
+    as_json: bool,
+) -> NoReturn:
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
-        from server.views.deeds import deed_lines, deeds_of
 
         async with open_settings_store(settings, world=World()) as store:
-            deeds = await deeds_of(store, run_id)
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(deeds), ensure_ascii=False))
-        else:
-            for line in deed_lines(deeds):
-                typer.echo(line)
-        return ExitCode.OK
-
-    run_async(work, settings)
-
-
-def _show_cost(settings: "Settings", run_id: str, *, as_json: bool) -> NoReturn:
-    async def work() -> ExitCode:
-        from server.opened_store import open_settings_store
-        from server.views.cost import cost_lines, cost_of
-
-        async with open_settings_store(settings, world=World()) as store:
-            cost = await cost_of(store, run_id)
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(cost), ensure_ascii=False))
-        else:
-            for line in cost_lines(cost):
-                typer.echo(line)
+            part = await read(store)
+        for line in [json.dumps(dataclasses.asdict(part), ensure_ascii=False)] if as_json else lines(part):
+            typer.echo(line)
         return ExitCode.OK
 
     run_async(work, settings)

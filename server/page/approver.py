@@ -4,7 +4,6 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import struct
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from journal.errors import SteprelayError
+from journal.secret_files import write_private
 from journal.settings import state_folder
 
 _COST = {"n": 2**15, "r": 8, "p": 1, "maxmem": 64 * 1024 * 1024}
@@ -74,12 +74,9 @@ def kept_approver() -> Approver | None:
 def keep_approver(approver: Approver) -> Path:
     """Write the approver to a file that only this user can read; returns it. Raises BadApprover."""
     path = _path()
-    draft = path.with_suffix(f".{secrets.token_hex(8)}")
     data = {"salt": approver.salt.hex(), "hash": approver.hash.hex(), "seed": approver.seed}
     try:
-        with open(draft, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(data, file)
-        draft.replace(path)
+        write_private(path, json.dumps(data).encode())
     except OSError as error:
         raise BadApprover(f"{path} cannot be written: {error.strerror}; make the folder writable") from error
     return path

@@ -59,8 +59,8 @@ class Desk:
 
     async def run(self, run_id: str) -> JsonObject:
         """Raises UnknownId."""
-        run, steps = await self._store.run(run_id), await self._store.steps(run_id)
-        return run_card(run, steps, await self._store.usage(run), outlet=self._store.outlet)
+        card, _ = await self._run_card(run_id)
+        return card
 
     async def decide(self, asked: Asked, *, by: str) -> JsonObject:
         """Record a person's decision. Raises UnknownId, DecisionRefused, LevelTooLow or ContentUnfit."""
@@ -102,9 +102,13 @@ class Desk:
         confirmed = await confirmed_classes(remembered)
         return [tool for tool in tools if tool.class_ == "unknown" and tool.pin not in confirmed]
 
+    async def _run_card(self, run_id: str) -> tuple[JsonObject, list[StepRow]]:
+        run, steps = await self._store.run(run_id), await self._store.steps(run_id)
+        return run_card(run, steps, await self._store.usage(run), outlet=self._store.outlet), steps
+
     async def _run(self, run_id: str, waiting: list[Action]) -> JsonObject | None:
         try:
-            card, steps = await self.run(run_id), await self._store.steps(run_id)
+            card, steps = await self._run_card(run_id)
             actions = [await self._card(action, steps) for action in waiting if action.run == run_id]
         except UnknownId:
             # It was removed a moment ago.
