@@ -194,7 +194,12 @@ async def test_more_waiting_runs_hold_no_more_tasks_threads_or_processes_and_not
         for number in range(1, 9):
             await wait_for_a_person(product, number)
         await held_by_nobody(besides=before)
-        assert (len(anyio.get_running_tasks()), threads_in_use()) == (tasks, threads)
+
+        async def no_more_than_one_run_held() -> bool:
+            # A file that is being read has a thread for a moment, at the first count or at this one.
+            return len(anyio.get_running_tasks()) <= tasks and threads_in_use() <= threads
+
+        await until(no_more_than_one_run_held)
         assert starts(tmp_path) == 1
 
 
