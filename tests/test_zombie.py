@@ -11,7 +11,7 @@ import toys
 from journals import dump, until
 from products import call_step, script
 from quick_jobs import LOG, made, settings
-from stopped_processes import open_adopter, said, the_run, until_stopped, zombie
+from stopped_processes import open_adopter, said, stop_again, the_run, until_stopped, zombie
 
 from journal.actions import Decision
 from journal.lease import DEAD_SECONDS
@@ -72,7 +72,7 @@ async def stopped_at(folder: Path, point: str) -> str:
             by_zombie = len(made(folder, "add")) - by_adopter
             assert (run.epoch, by_zombie, by_adopter) == (2, POINTS[point], 0 if actions else 1)
             # It lives, and as any process it could take the run up again: that is the adopter's here.
-            process.send_signal(signal.SIGSTOP)
+            await stop_again(process, product.store.database.path)
             if actions:
                 await decided(product, process.pid, happened=by_zombie == 1)
                 if not by_zombie:

@@ -2,10 +2,11 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import anyio
@@ -52,6 +53,23 @@ async def until_stopped(process: "subprocess.Popen[str]") -> None:
         return state == "T"
 
     await until(stopped, within=40)
+
+
+async def stop_again(process: "subprocess.Popen[str]", database: Path) -> None:
+    """Stop it, but not in the middle of a heartbeat's transaction: the database would be locked for as long."""
+
+    async def stopped() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        await until_stopped(process)
+        with closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+                return False
+        return True
+
+    await until(stopped)
 
 
 async def said(process: "subprocess.Popen[str]") -> str:
