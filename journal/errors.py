@@ -41,7 +41,7 @@ class UnknownId(SteprelayError):
 
     def __init__(self, kind: str, id_: str) -> None:
         self.kind, self.id = kind, id_
-        way = "approvals lists what waits" if kind == "action" else "list_runs shows the runs of this user"
+        way = "`steprelay approvals` lists what waits" if kind == "action" else "list_runs and `steprelay runs list` show all"
         super().__init__(f"no {kind} {id_!r} is known here; {way}")
 
 

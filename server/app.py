@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -47,6 +48,7 @@ def main() -> None:
 def build_app() -> typer.Typer:
     """All commands there are; what is not built is not here."""
     app = _group("Plans and runs multi-step work over your own MCP servers, and asks before anything risky.")
+    app.callback()(_top)
     app.command("serve")(serve.serve)
     app.command("run")(run.run)
     app.command("plan")(plan.plan)
@@ -64,6 +66,22 @@ def build_app() -> typer.Typer:
     app.add_typer(_config(), name="config")
     app.add_typer(_tool_server(), name="tool-server")
     return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"steprelay {version('steprelay')}")
+        raise typer.Exit
+
+
+_Version: TypeAlias = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say the version and end.")
+]
+
+
+def _top(version: _Version = False) -> None: ...
 
 
 def _runs() -> typer.Typer:

@@ -182,7 +182,7 @@ async def test_an_action_of_somebody_else_is_as_unknown_as_one_that_never_was(tm
         action = await (await take(store, run_id)).ask(CALL)
         store.owner = "other"
         for id_ in (action.id, "a_none"):
-            with pytest.raises(UnknownId, match=f"no action '{id_}' is known here; approvals lists what waits"):
+            with pytest.raises(UnknownId, match=f"no action '{id_}' is known here; `steprelay approvals` lists"):
                 await store.action(id_)
 
 

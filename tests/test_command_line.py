@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,10 @@ def json_of(*words: str, cwd: Path) -> Any:
 @pytest.mark.parametrize("words", [("--help",), ("runs", "list"), ("approvals",)], ids=" ".join)
 def test_what_must_be_quick_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert loaded_by(*words) == set()
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (called("--version"), capsys.readouterr().out) == (0, f"steprelay {version('steprelay')}\n")
 
 
 @pytest.mark.e2e

@@ -153,11 +153,15 @@ async def test_as_many_calls_run_at_once_as_the_settings_allow(tmp_path: Path, s
         ),
         (["no-such-command"], "command 'no-such-command' was not found; install it or give its full path"),
         (["/bin/sh", "-c", "exit 3"], f'{ENDED}; it said: "exit code 3"'),
+        (
+            ["/bin/sh", "-c", "echo 404 no such package >&2; echo npm notice New version! >&2; exit 1"],
+            f'{ENDED}; it said: "404 no such package"',
+        ),
         (["steprelay", "serve"], "it is steprelay itself; take it out of mcpServers"),
         (["uvx", "steprelay", "serve"], "it is steprelay itself; take it out of mcpServers"),
         (odd("named", "steprelay"), "it is steprelay itself; take it out of mcpServers"),
     ],
-    ids=["exits", "hangs", "not there", "silent", "ourselves", "ourselves by uvx", "ourselves by name"],
+    ids=["exits", "hangs", "not there", "silent", "npm", "ourselves", "ourselves by uvx", "ourselves by name"],
 )
 async def test_a_server_that_cannot_be_used_says_why_and_nothing_was_sent(command: list[str], reason: str) -> None:
     async with open_pool([stdio("ill", command, start_timeout=1.5)], WORLD) as pool:

@@ -58,7 +58,7 @@ async def test_a_serving_process_removes_old_runs_soon_after_its_start(tmp_path:
         await until(is_gone)
         told = await host.call_tool("get_run", asked)
         assert told.is_error
-        assert text_of(told) == f"no run '{run.id}' is known here; list_runs shows the runs of this user"
+        assert text_of(told) == f"no run '{run.id}' is known here; list_runs and `steprelay runs list` show all"
         # What comes next is not hindered.
         again = (await host.call_tool("plan_and_execute", {"goal": "Look again"})).structured_content
         assert again is not None

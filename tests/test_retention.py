@@ -281,7 +281,7 @@ async def test_a_run_that_is_removed_while_it_is_looked_at_is_unknown_and_never_
                 await seen.wait()
                 assert len((await prune(store, days=0)).runs) == 15
         assert sorted(told) == sorted(
-            f"no run {id_!r} is known here; list_runs shows the runs of this user" for id_ in ids
+            f"no run {id_!r} is known here; list_runs and `steprelay runs list` show all" for id_ in ids
         )
         for later in (
             store.usage(run),

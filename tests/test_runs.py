@@ -104,7 +104,7 @@ async def test_a_run_of_somebody_else_is_as_unknown_as_one_that_never_was(tmp_pa
     async with open_own_store(tmp_path) as store:
         run_id = await create(store, owner="other")
         for id_ in (run_id, "r_none"):
-            with pytest.raises(UnknownId, match=f"no run '{id_}' is known here; list_runs shows"):
+            with pytest.raises(UnknownId, match=f"no run '{id_}' is known here; list_runs and"):
                 await store.run(id_)
 
 

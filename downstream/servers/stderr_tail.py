@@ -20,6 +20,8 @@ _LINES = 200
 _LINE_CHARACTERS = 2000
 _SHORT_CHARACTERS = 120
 _SETTLE_SECONDS = 0.5
+_AFTERWORDS = ("npm notice", "npm error A complete log", "npm error Log files")
+"""What npm says after it has said what is wrong."""
 
 
 class StderrTail:
@@ -53,7 +55,7 @@ class StderrTail:
     def short(self) -> str:
         """The last line of the server's own, else its exit code, in at most 120 characters."""
         lines = [line.strip() for line in self.text().splitlines() if line.strip()]
-        own = [line for line in lines if not line.startswith(EXIT_CODE)] or lines
+        own = [line for line in lines if not line.startswith((EXIT_CODE, *_AFTERWORDS))] or lines
         return _cut(own[-1], _SHORT_CHARACTERS) if own else ""
 
     def _read(self, reading: int) -> None:
