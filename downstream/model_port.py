@@ -72,8 +72,9 @@ class Function:
 class Place:
     """Where in a run a request stands; scripted models choose their reply by it. All numbers count from 1.
 
-    `number` is the plan attempt, the revision or the review; `repair` counts from 0, and so does `retry`, which the
-    model door sets: how often this very request has failed before.
+    `number` is the plan attempt, the revision or the review; `turn` is a worker's, and in planning one more than the
+    searches so far. `repair` counts from 0, and so does `retry`, which the model door sets: how often this very request
+    has failed before.
     """
 
     number: int = 1
@@ -89,6 +90,7 @@ class ModelRequest:
     """What a model is asked. `name` is the reply's name (`submit_plan`, …) or None for plain text and worker turns.
 
     `schema` asks for JSON by schema under that name; `functions` are offered, and `force` names the one to be called.
+    `prompt` names the files of its instructions with their versions (`planner@1a2b3c4d`), for the events only.
     """
 
     role: Role
@@ -100,6 +102,7 @@ class ModelRequest:
     functions: tuple[Function, ...] = ()
     force: str | None = None
     stream: bool = False
+    prompt: str = ""
 
     def prompt_characters(self) -> int:
         """How much text the request holds; a quarter of it is our estimate of its tokens."""
@@ -137,31 +140,52 @@ class Complete(Protocol):
 
 @dataclass(frozen=True)
 class Rate:
-    """US dollars for a million tokens."""
+    """US dollars for a million tokens; `written` is for input that the provider keeps in its cache, if dearer."""
 
     input: float
     output: float
+    written: float | None = None
 
-    def cost(self, *, input_tokens: int, output_tokens: int) -> float:
-        """US dollars for so many tokens."""
-        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
+    def cost(self, *, input_tokens: int, output_tokens: int, written: int = 0) -> float:
+        """US dollars for so many tokens; `written` are those of the input that went into the cache."""
+        more = written * (self.dearest_input - self.input)
+        return (input_tokens * self.input + output_tokens * self.output + more) / 1_000_000
+
+    @property
+    def dearest_input(self) -> float:
+        """US dollars for a million tokens of input, in the worst case."""
+        return max(self.input, self.written or 0.0)
 
 
 FREE = Rate(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """How many tokens a model takes in a request, and from how many on its provider keeps a prefix (None: never)."""
+
+    window: int = 32_768
+    caches_from: int | None = None
 
 
 async def _no_room(model: str, role: Role) -> int:
     return 0
 
 
+async def _nothing_known(model: str) -> Traits:
+    return Traits()
+
+
 @dataclass(frozen=True)
 class Models:
     """The models that are open: how to ask one, what it costs (None: nobody knows), and how to be ready early.
 
-    `room_of` tells how many tokens a model may think for in a role, on top of those asked for.
+    `room_of` tells how many tokens a model may think for in a role, on top of those asked for; `traits_of` what else
+    is known of it.
     """
 
     complete: Complete
     rate_of: Callable[[str], Awaitable[Rate | None]]
     warm_up: Callable[[], Awaitable[None]]
     room_of: Callable[[str, Role], Awaitable[int]] = _no_room
+    traits_of: Callable[[str], Awaitable[Traits]] = _nothing_known

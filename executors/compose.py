@@ -14,7 +14,7 @@ from .contract import Outcome
 from .job import Equipment, Job, under_limits
 from .material import compose_material
 from .step import ComposeStep
-from .wording import cut, prompt, wrapped
+from .wording import cut, prompt, versions, wrapped
 
 _MAX_TOKENS = 8_192
 _SUMMARY = 200
@@ -25,7 +25,8 @@ async def attempt_compose(equipment: Equipment, journal: RunJournal, job: Job[Co
     step = job.step
     key, meaning = f"{number.key}/turn.1", Meaning("compose", job.meaning)
     messages = (Message("system", prompt("compose")), Message("user", _first_message(job, number)))
-    request = ModelRequest("compose", Place(step=step.id, attempt=number.number), messages, _MAX_TOKENS)
+    place = Place(step=step.id, attempt=number.number)
+    request = ModelRequest("compose", place, messages, _MAX_TOKENS, prompt=versions("compose"))
     ask = partial(equipment.ask, journal, key, meaning, request, account=Account())
     try:
         reply = await within_budget(journal, under_limits(key, journal.limits), meaning, ask, step=step.id)

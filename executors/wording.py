@@ -1,7 +1,9 @@
 """Texts for models: prompts from files, and how material from elsewhere is quoted and wrapped as data."""
 
+import hashlib
 import json
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -12,17 +14,32 @@ _FOLDER = Path(__file__).parent / "prompts"
 _TAG = re.compile(r"<(?=\s*/?\s*data\b)", re.IGNORECASE)
 
 
+@dataclass(frozen=True)
+class PromptFile:
+    """A prompt as it stands in its file. `version` is NAME@ and the first 8 hex digits of the file's SHA-256."""
+
+    text: str
+    version: str
+
+
+@cache
+def prompt_file(folder: Path, name: str) -> PromptFile:
+    """The prompt in FOLDER/NAME.md."""
+    text = (folder / f"{name}.md").read_text(encoding="utf-8")
+    return PromptFile(text.strip(), f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:8]}")
+
+
 def prompt(name: str, **values: str) -> str:
     """The text of `prompts/NAME.md` with each `{{value}}` filled in."""
-    text = _read(name)
+    text = prompt_file(_FOLDER, name).text
     for key, value in values.items():
         text = text.replace(f"{{{{{key}}}}}", value)
     return text
 
 
-@cache
-def _read(name: str) -> str:
-    return (_FOLDER / f"{name}.md").read_text(encoding="utf-8").strip()
+def versions(*names: str) -> str:
+    """The versions of these prompts, as the events of a request that was made from them tell."""
+    return "+".join(prompt_file(_FOLDER, name).version for name in names)
 
 
 def wrapped(text: str, *, origin: str) -> str:

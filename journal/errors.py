@@ -41,7 +41,8 @@ class UnknownId(SteprelayError):
 
     def __init__(self, kind: str, id_: str) -> None:
         self.kind, self.id = kind, id_
-        way = "`steprelay approvals` lists what waits" if kind == "action" else "list_runs and `steprelay runs list` show all"
+        shown = "list_runs and `steprelay runs list` show all"
+        way = "`steprelay approvals` lists what waits" if kind == "action" else shown
         super().__init__(f"no {kind} {id_!r} is known here; {way}")
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 
 from downstream.budget import within_budget
-from downstream.model_port import ModelFailed
+from downstream.model_port import ModelFailed, Place
 from downstream.models.door import NoModel
 from downstream.models.structured import NoReply
 from downstream.servers.names import clean_json
@@ -86,7 +86,7 @@ async def written(journal: RunJournal, desk: Desk, picture: Picture, *, seconds:
     """The answer by a model; by code where none gives one in time or within the budget."""
     key = f"answer.{journal.run.options.get('reopened', 0)}"
     meaning = {"steps": [[step.id, None if outcome is None else outcome.status] for step, outcome in picture.steps]}
-    asked = question("answer", ANSWER, (_first_message(journal, picture),), meaning=meaning, number=1)
+    asked = question("answer", ANSWER, (_first_message(journal, picture),), meaning=meaning, place=Place())
     try:
         with anyio.fail_after(seconds):
             reply = await within_budget(journal, key, asked.meaning, partial(desk.ask, journal, key, asked))

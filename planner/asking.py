@@ -1,16 +1,17 @@
 """What the planner floor asks models, and the forms of their replies."""
 
 import json
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from downstream.model_port import Message, ModelRequest, Place, Role
 from downstream.models.door import Account
 from downstream.models.replies import ReplyErrors
-from downstream.models.structured import Form, Question
+from downstream.models.structured import Form, Instead, Question
 from downstream.nesting import TOO_DEEP, too_deep
-from executors.wording import cut
+from executors.built_in_tools import SEARCH_TOOLS
+from executors.wording import cut, prompt_file
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
@@ -49,11 +50,16 @@ def _flat(data: JsonObject) -> JsonObject:
     return data
 
 
+SEARCH = Instead(
+    "search",
+    replace(SEARCH_TOOLS, description="Find more tools by what they should do, before you hand in the plan."),
+)
 PLAN = Form(
     "submit_plan",
     {"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
     _as_it_is,
     "Hand in the plan.",
+    instead=SEARCH,
 )
 REVISION = Form(
     "revise_plan",
@@ -93,17 +99,18 @@ class Ask(Protocol):
 
 
 def question(
-    role: Role, form: Form[JsonObject], texts: tuple[str, ...], *, meaning: Json, number: int
+    role: Role, form: Form[JsonObject], texts: tuple[str, ...], *, meaning: Json, place: Place
 ) -> Question[JsonObject]:
     """A question of this floor. `texts` are the user's messages, each but the first after one of the assistant.
 
-    `meaning` is what the question means (never its wording), `number` the attempt or revision that it is.
+    `meaning` is what the question means (never its wording).
     """
-    messages = [Message("system", prompt(role))]
-    messages += [Message("user" if index % 2 == 0 else "assistant", text) for index, text in enumerate(texts)]
-    request = ModelRequest(role, Place(number=number), tuple(messages), _LONGEST[form.name], stream=role == "planner")
+    file = prompt_file(_FOLDER, role)
+    messages = (Message("system", file.text), Message("user", texts[0]))
+    request = ModelRequest(role, place, messages, _LONGEST[form.name], stream=role == "planner", prompt=file.version)
     account = Account(purpose="answer") if role == "answer" else Account()
-    return Question(request, Meaning(form.name, meaning), form, account)
+    said = (Message("user" if number % 2 else "assistant", text) for number, text in enumerate(texts[1:]))
+    return Question(request, Meaning(form.name, meaning), form, account, tuple(said))
 
 
 def as_said(reply: JsonObject) -> str:
@@ -113,9 +120,3 @@ def as_said(reply: JsonObject) -> str:
 
 _LONGEST = {"submit_plan": 6_000, "revise_plan": 4_000, "submit_answer": 3_000}
 """Tokens that a reply may have; the worst case that is reserved for it."""
-
-
-@cache
-def prompt(role: Role) -> str:
-    """The instructions of a role, from `prompts/ROLE.md`."""
-    return (_FOLDER / f"{role}.md").read_text(encoding="utf-8").strip()

@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 from pydantic import TypeAdapter
 
 from downstream.budget import within_budget
-from downstream.model_port import ModelFailed
-from downstream.models.structured import NoReply, Question, formatted
+from downstream.model_port import ModelFailed, Place
+from downstream.models.structured import NoReply, Question
+from downstream.tools import Tool
 from executors.job import under_limits
 from executors.settings import OPERATOR, REVIEWER, built_in_workers
 from executors.step import Step, WorkerStep
@@ -21,11 +22,12 @@ from journal.ledger import ANSWER_SHARE
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
-from .asking import PLAN, as_said, question
+from .asking import PLAN, SEARCH, as_said, question
 from .cards import tool_line, tools_to_show, worker_card
 from .checker import Bounds, check_plan
 from .desk import Desk
 from .plan import AnyStep, Plan, PlanError, listed
+from .search import SEARCHES, Listed, only_a_plan, search_in, searched
 
 By: TypeAlias = Literal["planner", "given", "fallback"]
 TRIES = 3
@@ -99,10 +101,10 @@ def _accepted(made: Made) -> NewEvent:
 
 
 async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
-    texts: tuple[str, ...] = (_first_message(journal, desk, bounds),)
+    talk = _Talk(journal, desk, bounds)
     for number in range(1, TRIES + 1):
         try:
-            reply = await _ask(journal, desk, texts, number=number)
+            reply = await talk.reply(number)
         except NoReply as error:
             await journal.warn(f"the planner gave no plan: {cut(str(error), 300)}")
             break
@@ -114,24 +116,54 @@ async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
         checked = await _checked(journal, reply, bounds, number=number)
         if isinstance(checked, Plan):
             return Made(checked, "planner")
-        texts = (texts[0], as_said(reply), _errors_text(checked))
+        talk.go_on(reply, _errors_text(checked))
     plan = _fallback(journal, bounds)
     await journal.warn(f"there was no valid plan, so worker {plan.worker!r} works on the goal as one step")
     return Made(Plan((plan,)), "fallback")
 
 
-async def _ask(journal: RunJournal, desk: Desk, texts: tuple[str, ...], *, number: int) -> JsonObject:
-    meaning = {"goal": journal.run.goal, "context": journal.run.context, "attempt": number}
-    asked = question("planner", PLAN, texts, meaning=meaning, number=number)
-    # The longest of the ways in which it may be asked.
-    prompt = formatted(asked.request, PLAN, "schema").prompt_characters() // 4
-    asked, key = await _fitted(journal, asked, prompt), f"plan.{number}"
-    # Once a person raises a limit, the planner is asked after all.
-    bounded = under_limits(key, journal.limits)
-    try:
-        return await within_budget(journal, bounded, asked.meaning, partial(desk.ask, journal, key, asked))
-    except BudgetReached as error:
-        raise NoRoom(error, tokens=prompt + _SHORTEST) from error
+class _Talk:
+    """What the planner was told and has said so far; it only grows, so that requests begin as the ones before did."""
+
+    def __init__(self, journal: RunJournal, desk: Desk, bounds: Bounds) -> None:
+        self.journal = journal
+        self.desk = desk
+        shown = tools_to_show(bounds.tools, journal.run.goal)
+        self._listed = Listed(bounds, frozenset(tool.full_name for tool in shown))
+        self._offers = bool(self._listed.left_out)
+        self._texts: tuple[str, ...] = (_first_message(journal, desk, bounds, shown),)
+
+    def go_on(self, reply: JsonObject, text: str) -> None:
+        """The planner is told this of its reply."""
+        self._texts = (*self._texts, as_said(reply), text)
+
+    async def reply(self, number: int) -> JsonObject:
+        """What comes of an attempt: the first reply that searches for nothing more."""
+        for turn in range(1, SEARCHES + 1):
+            reply = await self._ask(number, turn)
+            if (search := search_in(reply)) is None:
+                return reply
+            key, left = f"plan.{number}/search.{turn}", SEARCHES - turn
+            self._listed, told = await searched(self.journal, key, search, listed=self._listed, left=left)
+            self.go_on(reply, told)
+        return await self._ask(number, SEARCHES + 1)
+
+    async def _ask(self, number: int, turn: int) -> JsonObject:
+        journal, key = self.journal, f"plan.{number}" if turn == 1 else f"plan.{number}/turn.{turn}"
+        meaning: JsonObject = {"goal": journal.run.goal, "context": journal.run.context, "attempt": number}
+        meaning |= {"turn": turn} if turn > 1 else {}
+        form = PLAN if turn <= SEARCHES else replace(PLAN, read=only_a_plan)
+        asked = question("planner", form, self._texts, meaning=meaning, place=Place(number=number, turn=turn))
+        asked = replace(asked, offers=self._offers)
+        # The longest of the ways in which it may be asked.
+        prompt = asked.asked("schema").prompt_characters() // 4
+        asked = await _fitted(journal, asked, prompt)
+        # Once a person raises a limit, the planner is asked after all.
+        bounded = under_limits(key, journal.limits)
+        try:
+            return await within_budget(journal, bounded, asked.meaning, partial(self.desk.ask, journal, key, asked))
+        except BudgetReached as error:
+            raise NoRoom(error, tokens=prompt + _SHORTEST) from error
 
 
 async def _fitted(journal: RunJournal, asked: Question[JsonObject], prompt: int) -> Question[JsonObject]:
@@ -170,8 +202,8 @@ def task_of(goal: str, context: str) -> str:
     return f"{goal}\n\nContext:\n{cut(context, _CONTEXT)}" if context else goal
 
 
-def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:
-    run, shown = journal.run, tools_to_show(bounds.tools, journal.run.goal)
+def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds, shown: Sequence[Tool]) -> str:
+    run = journal.run
     workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
     left_out = len(bounds.tools) - len(shown)
     gone = desk.catalogue.missing().items()
@@ -182,11 +214,20 @@ def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds) -> str:
         f"Notes of the operator:\n{desk.notes}" if desk.notes else "",
         "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.tools, shown)}" for worker in workers),
         "Tools:\n" + wrapped("\n".join(map(tool_line, shown)) or "(there are none)", origin="tool servers"),
-        f"{left_out} more tools that fit the goal less are not shown; workers can search them." if left_out else "",
+        _more(left_out) if left_out else "",
         wrapped(missing, origin="tool servers") if missing else "",
         f"At most {bounds.max_steps} steps.",
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _more(left_out: int) -> str:
+    which = "tool that fits the goal less is" if left_out == 1 else "tools that fit the goal less are"
+    return (
+        f"{left_out} more {which} not shown. A worker step without `tools` may use them all the same. For a `call`, or"
+        f" for a list of `tools`, find what is missing with search_tools, at most {SEARCHES} times; where you reply"
+        f" with JSON, put the words into `{SEARCH.field}` and leave `steps` empty."
+    )
 
 
 def _errors_text(errors: Sequence[str]) -> str:

@@ -1,14 +1,15 @@
 """Asking whether a plan in doubt goes on, changes or ends; the decision is checked and recorded before it counts."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from downstream.budget import within_budget
-from downstream.model_port import ModelFailed
+from downstream.model_port import ModelFailed, Place
 from downstream.models.door import NoModel
 from downstream.models.structured import NoReply
+from downstream.tools import Tool
 from executors.contract import Outcome
 from executors.wording import cut, shown, wrapped
 from journal.errors import BudgetReached
@@ -17,12 +18,13 @@ from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
 from .asking import REVISION, as_said, question
-from .cards import tool_line, tools_to_show, worker_card
+from .cards import tool_line, worker_card
 from .changes import Ground, check_change
 from .checker import Bounds
 from .desk import Desk
 from .plan import PlanError, listed
 from .progress import Change, Progress
+from .search import tools_known
 from .triggers import Trigger, recorded_look
 
 TRIES = 3
@@ -125,7 +127,8 @@ def _facts(kind: str, outcome: Outcome) -> JsonObject:
 async def _asked(journal: RunJournal, desk: Desk, scene: Scene, *, seen: JsonObject) -> Change:
     progress, offer = scene.progress, await desk.offer()
     bounds = desk.bounds(offer, max_steps=desk.budget_of(journal.run).steps)
-    texts: tuple[str, ...] = (_first_message(journal, bounds, scene, seen),)
+    tools = await tools_known(journal, bounds.tools)
+    texts: tuple[str, ...] = (_first_message(journal, bounds, scene, seen=seen, tools=tools),)
     for asks in range(1, TRIES + 1):
         try:
             reply = await _ask(journal, desk, texts, number=progress.asks + asks)
@@ -139,18 +142,20 @@ async def _asked(journal: RunJournal, desk: Desk, scene: Scene, *, seen: JsonObj
         except PlanError as error:
             errors = "\n".join(f"- {problem}" for problem in error.errors)
         again = f"This can't be done:\n{errors}\nDecide again, with all of this put right."
-        texts = (texts[0], as_said(reply), again)
+        texts = (*texts, as_said(reply), again)
     await journal.warn("the plan was not revised: the reviser gave no valid revision")
     return Change("continue", "the reviser gave no valid revision", asks=TRIES)
 
 
 async def _ask(journal: RunJournal, desk: Desk, texts: tuple[str, ...], *, number: int) -> JsonObject:
-    key, asked = f"revise.{number}", question("reviser", REVISION, texts, meaning=number, number=number)
+    key, asked = f"revise.{number}", question("reviser", REVISION, texts, meaning=number, place=Place(number=number))
     return await within_budget(journal, key, asked.meaning, partial(desk.ask, journal, key, asked))
 
 
-def _first_message(journal: RunJournal, bounds: Bounds, scene: Scene, seen: JsonObject) -> str:
-    tools, run = tools_to_show(bounds.tools, journal.run.goal), journal.run
+def _first_message(
+    journal: RunJournal, bounds: Bounds, scene: Scene, *, seen: JsonObject, tools: Sequence[Tool]
+) -> str:
+    run = journal.run
     workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
     lines = "\n".join(map(tool_line, tools)) or "(there are none)"
     parts = [

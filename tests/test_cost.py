@@ -1,6 +1,7 @@
 """`runs show --cost`: what each step, worker and model took, and how much of it was planning."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,21 @@ from typing import Any
 import anyio
 import pytest
 from command_line import called
+from products import open_test_product, script
 from run_at_hand import RunAtHand, open_run
 from stored_runs import stored_run
 
 from downstream.model_port import Message, ModelFailed, ModelReply, ModelRequest, Models, Place, Rate, Role
 from downstream.models.door import Account, ModelDoor
 from downstream.settings import ModelsByRole, ModelSettings
+from journal.accounts import Entry
 from journal.errors import UnknownId
 from journal.ledger import Amount as Most
 from journal.ledger import Reservation, Spent
 from journal.run_journal import Meaning, RunJournal
-from server.views.cost import Amount, CostLine, cost_lines, cost_of
+from server.product import Request
+from server.views.cost import Amount, Cost, CostLine, cost_lines, cost_of
+from server.views.split import Split, split_lines, split_of
 
 RATE = Rate(1.0, 4.0)
 
@@ -45,8 +50,8 @@ async def spend(journal: RunJournal, run: RunAtHand, key: str, role: Role, *said
     place = Place(step=None if role in ("planner", "answer") else "study")
     model = "free to guess" if role == "compose" else None
     account = Account(worker="researcher" if role == "worker" else None, model=model)
-    request = ModelRequest(role, place, (Message("user", "x" * 40),), 50)
-    await door.ask(journal, key, Meaning(role, key), request, account=account)
+    asked = ModelRequest(role, place, (Message("user", "x" * 40),), 50)
+    await door.ask(journal, key, Meaning(role, key), asked, account=account)
 
 
 def reply(prompt: int, out: int, cached: int = 0, thought: int = 0, *, usd: float | None = None) -> ModelReply:
@@ -99,16 +104,35 @@ async def test_a_person_reads_a_table_and_the_share_of_planning(tmp_path: Path) 
         await a_run(run)
         lines = cost_lines(await cost_of(run.store, run.id))
     assert lines[0].split() == ["step", "by", "model", "asked", "in", "cached", "out", "thought", "tools", "usd"]
-    assert ["study", "researcher", "spare", "1", "2000", "500", "50", "0", "0", "0.002200"] in [
+    assert ["study", "researcher", "spare", "1", "2,000", "500", "50", "0", "0", "0.002200"] in [
         line.split() for line in lines
     ]
     assert [line.split() for line in lines if line.startswith("total")] == [
-        ["total", "5", "6600", "500", "300", "60", "1", "0.007800"]
+        ["total", "5", "6,600", "500", "300", "60", "1", "0.007800"]
     ]
     assert lines[-2:] == [
         "planning    25% of the tokens,  29% of the cost   (plan, revisions, answer)",
         "executing   75% of the tokens,  71% of the cost   (workers, reviews, texts)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("planning", "shares"),
+    [(1, ("<1%", ">99%")), (5, ("<1%", ">99%")), (500, ("50%", "50%")), (999, (">99%", "<1%")), (1000, ("100%", "0%"))],
+)
+def test_a_part_that_there_is_reads_neither_as_none_nor_as_all(planning: int, shares: tuple[str, str]) -> None:
+    whole, part, rest = (Amount(input_tokens=tokens) for tokens in (1_000, planning, 1_000 - planning))
+    said = cost_lines(Cost("r", whole, part, rest, Split(), ()))
+    assert tuple(line.split()[1] for line in said[-2:]) == shares
+
+
+async def test_shares_of_a_cost_that_is_not_known_are_not_told(tmp_path: Path) -> None:
+    async with open_run(tmp_path) as run:
+        journal = await run.take()
+        await spend(journal, run, "plan.1", "planner", reply(1_000, 100))
+        await spend(journal, run, "study/text", "compose", reply(1_000, 100, usd=0.0))
+        said = cost_lines(await cost_of(run.store, run.id))
+    assert said[-3] == "planning    50% of the tokens   (plan, revisions, answer)"
 
 
 async def test_what_was_lost_or_has_no_price_is_said(tmp_path: Path) -> None:
@@ -132,6 +156,108 @@ async def test_a_run_that_took_nothing_has_a_table_of_nothing(tmp_path: Path) ->
         assert "– of the tokens" in cost_lines(cost)[-1]
         with pytest.raises(UnknownId):
             await cost_of(run.store, "r_none")
+
+
+def request(key: str, tokens: int = 100, *, role: str = "worker", calls: int = 1, lost: bool = False) -> Entry:
+    """The account of one request."""
+    return Entry(key, "a", "w", role, "m", calls, 0, tokens, 5, 0, 0, 0.0, True, lost)
+
+
+BEGUN: dict[str, tuple[list[Entry], Split]] = {
+    "none": ([], Split(2)),
+    "its turns after the first": ([request("a/turn.1"), request("a/turn.2", 300)], Split(2, 1, 100, 0)),
+    "two, with a review": (
+        [
+            request("a/turn.1"),
+            request("a/turn.2", 150),
+            request("b/turn.1", 70),
+            request("a/review/turn.1", 20, role="reviewer"),
+        ],
+        Split(2, 3, 190, 90),
+    ),
+    "no other role": (
+        [request("plan.1/turn.2", role="planner"), request("t/turn.1", role="compose"), request("a/call.0", role="")],
+        Split(2),
+    ),
+    "a report is no beginning": ([request("a/last"), request("a/repair.1")], Split(2)),
+    "a first way that the server did not take": ([request("a/turn.1", 0), request("a/turn.2", 120)], Split(2, 1, 120)),
+    "lost, and made again": ([request("a/turn.1", 900, lost=True), request("a/turn.1")], Split(2, 1, 100)),
+    "lost": ([request("a/turn.1", 900, lost=True)], Split(2, 1, 900, 0, estimated=True)),
+    "sent twice": ([request("a/turn.1"), request("b/turn.1", 200, calls=2)], Split(2, 2, 300, 200, estimated=True)),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_what_workers_began_with_is_their_first_requests(name: str) -> None:
+    entries, split = BEGUN[name]
+    assert split_of(entries, steps=2) == split
+
+
+BEGINNING = "input tokens (instructions, tools, task, what was handed over)"
+
+
+@pytest.mark.parametrize(
+    ("split", "said"),
+    [
+        (Split(), []),
+        (Split(1), ["one step: planning took 1,000 tokens beside 4,000 of executing", "no worker began"]),
+        (
+            Split(1, 1, 1_200),
+            [
+                "one step: planning took 1,000 tokens beside 4,000 of executing",
+                f"one worker began, with 1,200 {BEGINNING}; a second would have had as many of its own, ≈ 1,200",
+            ],
+        ),
+        (
+            Split(3, 2, 2_000, 500),
+            [
+                "3 steps: planning took 1,000 tokens beside 4,000 of executing",
+                f"2 workers began, with 2,000 {BEGINNING}, those after the first with 500:"
+                " together with planning 30% of the tokens",
+            ],
+        ),
+        (
+            Split(3, 2, 2_000, 500, estimated=True),
+            [
+                "3 steps: planning took 1,000 tokens beside 4,000 of executing",
+                f"2 workers began, with ≈ 2,000 {BEGINNING}, those after the first with ≈ 500:"
+                " together with planning ≈ 30% of the tokens",
+            ],
+        ),
+    ],
+    ids=["no plan", "a call", "one worker", "two workers", "not all measured"],
+)
+def test_splitting_a_goal_is_told_from_the_ledger_and_a_guess_is_marked(split: Split, said: list[str]) -> None:
+    assert split_lines(split, planning=1_000, executing=4_000) == said
+
+
+def study(id_: str, *needs: str) -> Any:
+    return {"id": id_, "kind": "worker", "worker": "researcher", "task": f"Read {id_}.", "needs": list(needs)}
+
+
+READ = {"turns": [{"calls": [{"tool": "ledger.read_item", "arguments": {"key": "plan"}}]}]}
+DONE = {
+    "status": "done",
+    "summary": "Friday.",
+    "findings": [{"claim": "It ships on Friday.", "evidence": [0]}],
+    "confidence": 0.9,
+}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("names", [("one",), ("one", "two", "three")], ids=len)
+async def test_a_real_run_tells_what_its_workers_began_with(tmp_path: Path, names: tuple[str, ...]) -> None:
+    steps = {name: {"attempts": [READ | {"report": DONE}]} for name in names}
+    async with open_test_product(tmp_path, script=script(*map(study, names), steps=steps)) as (product, _):
+        run_id = await product.start(Request("When does it ship?", "", goal_label="user"))
+        assert (await product.until(run_id, lambda run: run.ended)).status == "succeeded"
+        cost = await cost_of(product.store, run_id)
+        called = [event.data for event in await product.store.events(run_id) if event.type == "model.called"]
+    first = [data["input_tokens"] for data in called if data["key"].endswith("/attempt.1/turn.1")]
+    assert (len(first), cost.split.workers, cost.split.steps) == (len(names),) * 3
+    assert (cost.split.began_with, cost.split.estimated) == (sum(first), False)
+    assert cost.split.further in {sum(first) - each for each in first}
+    sys.stdout.write("\n".join(cost_lines(cost)) + "\n")
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:

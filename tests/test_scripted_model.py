@@ -157,6 +157,21 @@ async def test_a_form_is_filled_in_whichever_way_it_is_asked_for(
     assert [json.loads(by_schema.text), json.loads(in_text.text)] == [data, data]
 
 
+async def test_searches_come_before_the_first_plan_in_whichever_way_they_can_be_made(tmp_path: Path) -> None:
+    model, models = write(tmp_path, "searches: [mail, weather]\nplan: [{id: a}]"), ScriptedModels()
+    name, plan = "submit_plan", {"steps": [{"id": "a"}]}
+
+    async def at(place: Place, *functions: str) -> list[Json]:
+        reply = await models.complete(model, asked("planner", place, functions=functions, name=name))
+        return made(reply) or [json.loads(reply.text)]
+
+    assert await at(Place()) == [{"search": "mail"}]
+    assert await at(Place(turn=2), "search_tools", name) == [("search_tools", {"query": "weather"})]
+    assert await at(Place(turn=2), name) == [(name, {"search": "weather"})]
+    for place in (Place(turn=3), Place(turn=2, repair=1), Place(number=2)):
+        assert await at(place) == [plan]
+
+
 async def test_plans_come_one_after_the_other_also_when_repaired(tmp_path: Path) -> None:
     model = write(tmp_path, "plans: [[{id: a}], {fault: 500}, [{id: b}], {fault: not_json}]")
     models = ScriptedModels()

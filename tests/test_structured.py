@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from downstream.model_port import (
 )
 from downstream.models.door import ModelDoor
 from downstream.models.replies import ReplyErrors
-from downstream.models.structured import Form, NoReply, Question, ask_structured
+from downstream.models.structured import Form, Instead, NoReply, Question, ask_structured
 from downstream.settings import ModelSettings
 from journal.ledger import Spent
 from journal.run_journal import Meaning
@@ -205,14 +206,72 @@ async def test_a_role_whose_reply_is_text_at_heart_takes_it(tmp_path: Path) -> N
         assert decisions == ["Just words.", "json"]
 
 
-async def test_a_request_with_functions_of_its_own_starts_with_functions(tmp_path: Path) -> None:
-    search = Function("search_tools", "", {"type": "object", "properties": {}})
-    question = replace(QUESTION, request=replace(REQUEST, functions=(search,)))
-    async with asking(tmp_path, calling("revise_plan", "{oops"), calling("revise_plan", GOOD)) as at:
-        await at.ask(question=question)
-        offered = [([f.name for f in request.functions], request.force) for request in at.model.asked]
-        assert offered == [(["search_tools", "revise_plan"], None)] * 2
+SEARCH = Instead("search", Function("search_tools", "Find tools.", {"type": "object", "properties": {"query": {}}}))
+
+
+def read_either(data: JsonObject) -> JsonObject:
+    return data
+
+
+def or_search(*, offers: bool = True) -> Any:
+    """A question whose reply may be a search instead."""
+    form = Form(FORM.name, FORM.schema, read_either, instead=SEARCH)
+    return Question(REQUEST, QUESTION.meaning, form, offers=offers)
+
+
+OFFERED: dict[str, tuple[list[str], str | None, bool, bool]] = {
+    "schema": ([], None, True, True),
+    "function": (["search_tools", "revise_plan"], None, False, False),
+    "text": ([], None, False, True),
+}
+
+
+@pytest.mark.parametrize("rung", OFFERED)
+async def test_what_may_stand_in_a_replys_place_is_a_function_or_a_field_and_never_a_function_beside_a_schema(
+    tmp_path: Path, rung: str
+) -> None:
+    async with asking(tmp_path, '{"search": "budget", "decision": ""}') as at:
+        await at.run.store.remembered.put("model", f"m litellm {version('litellm')}", {"rung": rung})
+        assert await at.ask(question=or_search()) == {"search": "budget", "decision": ""}
+        [request] = at.model.asked
+        told = request.messages[-1].content
+        offered = [function.name for function in request.functions]
+        assert (offered, request.force, request.schema is not None, '"search": {' in told) == OFFERED[rung]
+        if request.schema is not None:
+            assert next(iter(request.schema["properties"])) == "search"
+            assert "search" in request.schema["required"]
+
+
+INSTEADS: dict[str, ModelReply | str] = {
+    "a function call": calling("search_tools", '{"query": "budget"}'),
+    "a call in the text": '{"tool": "search_tools", "arguments": {"query": "budget"}}',
+    "its arguments in the text": 'First I look: {"query": "budget"}',
+    "the field with arguments": '{"search": {"query": "budget"}}',
+}
+
+
+@pytest.mark.parametrize("name", INSTEADS)
+@pytest.mark.parametrize("offers", [True, False], ids=["offered", "not offered"])
+async def test_however_a_model_says_it_what_stands_in_a_replys_place_is_read(
+    tmp_path: Path, name: str, *, offers: bool
+) -> None:
+    async with asking(tmp_path, INSTEADS[name]) as at:
+        assert await at.ask(question=or_search(offers=offers)) == {"search": {"query": "budget"}}
+        [request] = at.model.asked
+        assert request.schema is not None
+        assert ("search" in request.schema["properties"]) == offers
+
+
+async def test_a_broken_call_of_what_stands_in_a_replys_place_is_repaired(tmp_path: Path) -> None:
+    async with asking(tmp_path, calling("search_tools", "{oops"), GOOD) as at:
+        assert (await at.ask(question=or_search()))["decision"] == "continue"
         [*_, said, problems] = at.model.asked[1].messages
-        assert said.content == "{oops"
-        assert "the arguments of revise_plan: not JSON" in problems.content
-        assert problems.content.endswith("Call revise_plan.")
+        assert (said.content, "the arguments of search_tools: not JSON" in problems.content) == ("{oops", True)
+
+
+async def test_what_was_said_since_stands_behind_the_format_and_before_what_was_wrong(tmp_path: Path) -> None:
+    after = (Message("assistant", "a plan"), Message("user", "not this one"))
+    async with asking(tmp_path, "prose", GOOD) as at:
+        await at.ask(question=replace(QUESTION, after=after))
+        first, second = (request.messages for request in at.model.asked)
+        assert (first[2:], second[: len(first)], second[len(first)].content) == (after, first, "prose")

@@ -261,6 +261,8 @@ class _Asking:
             "requests": requests,
             "retries": max(0, requests - 1),
         }
+        if self.request.prompt:
+            data["prompt"] = self.request.prompt
         if error is not None:
             data["error"] = error
         if left_out:

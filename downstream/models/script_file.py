@@ -111,10 +111,11 @@ class StepScript(Said):
 
 
 class Script(BaseModel):
-    """A whole script; what it leaves out must not be asked."""
+    """A whole script; what it leaves out must not be asked. `searches` are made before the first plan."""
 
     model_config = _SCRIPT
 
+    searches: tuple[str, ...] = ()
     plan: Plan | None = None
     plans: tuple[Plan, ...] = ()
     steps: dict[str, StepScript] = Field(default_factory=dict)

@@ -28,6 +28,7 @@ _FAILURES: dict[str, tuple[FailureKind, str]] = {
 """Faults after which the same request is made again; the others are replies and stand for a turn."""
 _NAMES = {"planner": "submit_plan", "reviser": "revise_plan", "reviewer": "submit_review", "answer": "submit_answer"}
 _REPORT = "submit_report"
+_SEARCH = "search_tools"
 _PROSE = "I would rather tell you about it in my own words."
 _REFUSAL = "I can't help with that."
 _CALL_ID = re.compile(r"^\[(c_[a-z0-9]+)\]", re.MULTILINE)
@@ -99,6 +100,8 @@ def _pick(script: Script, request: ModelRequest) -> _Picked:
     if request.role == "worker":
         return _pick_turn(_attempt(script, request), request)
     place, role = request.place, request.role
+    if role == "planner" and place.number == 1 and not place.repair and place.turn <= len(script.searches):
+        return _pick_search(script.searches[place.turn - 1], request)
     if role == "planner" and script.plan is not None:
         return _pick_said([script.plan], 0, request)
     if role == "planner":
@@ -127,6 +130,13 @@ def _pick_said(entries: Sequence[Said], index: int, request: ModelRequest) -> _P
         none: list[Json] = []
         text, data = "", {"answer": text, "caveats": none}
     return _Picked(entry, fault or _reply_fault(entry), text, _NAMES.get(request.role), data)
+
+
+def _pick_search(query: str, request: ModelRequest) -> _Picked:
+    """A search for tools, by the function where it is offered, else in place of the plan."""
+    if any(function.name == _SEARCH for function in request.functions):
+        return _Picked(Entry(), None, name=_SEARCH, data={"query": query})
+    return _Picked(Entry(), None, name=_NAMES["planner"], data={"search": query})
 
 
 def _attempt(script: Script, request: ModelRequest) -> Attempt:

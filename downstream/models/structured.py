@@ -37,10 +37,22 @@ class NoReply(SteprelayError):
 
 
 @dataclass(frozen=True)
+class Instead:
+    """What a model may do in place of handing in its reply: call `function`, or fill in `field` where it writes JSON.
+
+    `read` of the form gets what it said under `field`: the arguments of the function, or the text of its first one.
+    """
+
+    field: str
+    function: Function
+
+
+@dataclass(frozen=True)
 class Form(Generic[T]):
     """A reply by its name. `read` makes it ours and raises ReplyErrors or pydantic's ValidationError where it can't.
 
-    `from_text` takes a reply without JSON as it stands, for roles whose reply is text at heart.
+    `from_text` takes a reply without JSON as it stands, for roles whose reply is text at heart. What `instead` names
+    is read always, and offered where the question says so.
     """
 
     name: str
@@ -48,16 +60,37 @@ class Form(Generic[T]):
     read: Callable[[JsonObject], T]
     description: str = ""
     from_text: Callable[[str], T] | None = None
+    instead: Instead | None = None
+
+    @property
+    def whole_schema(self) -> JsonObject:
+        """The schema of the reply, with the field for what may stand in its place."""
+        if self.instead is None:
+            return self.schema
+        told = f"{self.instead.function.description} Empty where you hand in."
+        field: JsonObject = {self.instead.field: {"type": "string", "description": told}}
+        return self.schema | {"properties": field | self.schema["properties"]}
 
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """What is asked: a request that says nothing of the format yet, what it means, and the form of its reply."""
+    """What is asked: a request that says nothing of the format yet, what it means, and the form of its reply.
+
+    `after` is what was said since it was first asked. It stands behind what tells of the format, so that each of these
+    requests begins with the whole of the one before. `offers` says whether what may stand in the reply's place is told.
+    """
 
     request: ModelRequest
     meaning: Meaning
     form: Form[T]
     account: Account = WORK
+    after: tuple[Message, ...] = ()
+    offers: bool = False
+
+    def asked(self, rung: Rung) -> ModelRequest:
+        """The request with its format put in the way of that rung."""
+        request = formatted(self.request, self.form, rung, offers=self.offers)
+        return replace(request, messages=(*request.messages, *self.after))
 
 
 async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> T:
@@ -95,9 +128,7 @@ async def _first_rung(door: ModelDoor, journal: RunJournal, key: str, question: 
     model = door.model_for(question.request.role, question.account)
 
     async def first() -> Rung:
-        known = await remembered_rung(door.remembered, model)
-        # Many servers lose functions that are asked for together with a schema.
-        return "function" if question.request.functions and known == "schema" else known
+        return await remembered_rung(door.remembered, model)
 
     return _rung(await journal.memo(f"{key}/rung", Meaning("rung", model), first))
 
@@ -120,7 +151,7 @@ class _Ladder(Generic[T]):
     async def ask(self) -> ModelReply | None:
         """The next reply; None if the server does not take this way of asking, and the next is tried."""
         key = f"{self.key}/repair.{self.asks}" if self.asks else self.key
-        request = formatted(self.question.request, self.question.form, self.rung)
+        request = self.question.asked(self.rung)
         request = replace(
             request,
             messages=(*request.messages, *self.shown),
@@ -140,12 +171,14 @@ class _Ladder(Generic[T]):
         if reply.finish == "length":
             raise _Formless([f"it was cut off after {self.question.request.max_tokens} tokens; say it shorter"])
         try:
-            data = found_in(reply, form.name, form.schema)
+            data = found_in(reply, form.name, form.whole_schema)
+            if data is None:
+                data = _instead(reply, form)
             if data is None and form.from_text is not None and reply.text.strip():
                 return form.from_text(reply.text)
             if data is None:
                 raise _Formless([broken_json(reply.text) or f"no JSON for {form.name} was found in it"])
-            tidy, dropped = tidied(data, form.schema)
+            tidy, dropped = tidied(data, form.whole_schema)
         except ReplyErrors as error:
             raise _Formless(error.errors) from error
         if dropped and not reply.replayed:
@@ -183,13 +216,15 @@ class _Ladder(Generic[T]):
             await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
 
 
-def formatted(request: ModelRequest, form: Form[T], rung: Rung) -> ModelRequest:
-    """The request with its format put in the way of that rung."""
-    wire = for_reply(form.schema)
+def formatted(request: ModelRequest, form: Form[T], rung: Rung, *, offers: bool = False) -> ModelRequest:
+    """The request with its format put in the way of that rung; `offers` what may stand in the reply's place."""
     if rung == "function":
-        function = Function(form.name, form.description or f"Hand in the reply {form.name}.", wire)
-        force = None if request.functions else form.name
-        return replace(request, name=form.name, functions=(*request.functions, function), force=force)
+        handed_in = Function(form.name, form.description or f"Hand in the reply {form.name}.", for_reply(form.schema))
+        if offers and form.instead is not None:
+            return replace(request, name=form.name, functions=(form.instead.function, handed_in))
+        return replace(request, name=form.name, functions=(handed_in,), force=form.name)
+    # A field and no function: many servers lose functions that are asked for together with a schema.
+    wire = for_reply(form.whole_schema if offers else form.schema)
     # Servers that hold the model to a schema don't all show it to the model, and those that drop it say nothing.
     told = f"reply with JSON: {form.name}\nOne JSON object and nothing else, by this JSON Schema:\n{json.dumps(wire)}"
     return replace(
@@ -198,6 +233,15 @@ def formatted(request: ModelRequest, form: Form[T], rung: Rung) -> ModelRequest:
         schema=wire if rung == "schema" else None,
         messages=(*request.messages, Message("user", told)),
     )
+
+
+def _instead(reply: ModelReply, form: Form[T]) -> JsonObject | None:
+    """What was done in place of handing in, where it was not told by its field."""
+    if form.instead is None:
+        return None
+    function = form.instead.function
+    arguments = found_in(reply, function.name, function.parameters)
+    return None if arguments is None else {form.instead.field: arguments}
 
 
 async def remembered_rung(remembered: Remembered, model: str) -> Rung:

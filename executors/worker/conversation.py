@@ -7,7 +7,7 @@ from downstream.model_port import Function, Message, ModelReply, ModelRequest
 from downstream.models.parameters import parameters_of
 from downstream.models.structured import Form, formatted
 from downstream.tools import Tool
-from executors.wording import prompt
+from executors.wording import prompt, versions
 from journal.values import JsonObject
 
 from .brief import Brief, Style
@@ -41,12 +41,14 @@ class Conversation:
         place = replace(self.brief.place, turn=turn, repair=repair)
         if style == "functions":
             messages = (system, *self._messages)
-            return ModelRequest(self.brief.role, place, messages, TURN_TOKENS, functions=functions)
+            prompts = versions(self.brief.role)
+            return ModelRequest(self.brief.role, place, messages, TURN_TOKENS, functions=functions, prompt=prompts)
         listed = "\n".join(
             f"- {each.name}: {each.description}\n  arguments: {json.dumps(each.parameters)}" for each in functions
         )
         told = Message("system", f"{self.brief.system}\n\n{prompt('next_action', functions=listed)}")
         plain = ModelRequest(self.brief.role, place, (told, *map(_as_text, self._messages)), TURN_TOKENS)
+        plain = replace(plain, prompt=versions(self.brief.role, "next_action"))
         return formatted(plain, Form("next_action", _next_action(functions), dict), style)
 
     def last_request(self, style: Style, *, turn: int, repair: int = 0, forced: bool = True) -> ModelRequest:

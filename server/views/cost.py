@@ -10,6 +10,7 @@ from journal.accounts import Entry, entries_of
 from journal.events import Event
 from journal.store import Store
 
+from .split import Split, split_lines, split_of
 from .words import MARKS, counted, one_line
 
 _PLANNING = {"planner": "plan", "reviser": "revisions", "answer": "answer"}
@@ -53,21 +54,23 @@ class CostLine:
 
 @dataclass(frozen=True)
 class Cost:
-    """`planning` and `executing` make up `total`."""
+    """`planning` and `executing` make up `total`; `split` tells what it took that there was more than one worker."""
 
     run_id: str
     total: Amount
     planning: Amount
     executing: Amount
+    split: Split
     lines: tuple[CostLine, ...]
 
 
 async def cost_of(store: Store, run_id: str) -> Cost:
     """Raises UnknownId."""
     events = await store.events(run_id)
-    entries = await store.database.read(lambda tx: entries_of(tx, run_id))
+    entries = _by_model(await store.database.read(lambda tx: entries_of(tx, run_id)), events)
+    split = split_of(entries, steps=len(await store.steps(run_id)))
     sums: dict[tuple[str, str, str | None, str | None], Amount] = defaultdict(Amount)
-    for entry in _by_model(entries, events):
+    for entry in entries:
         role = entry.role or "tools"
         step = _PLANNING.get(role) or entry.step or "?"
         name = (step, role, entry.worker, entry.model)
@@ -75,11 +78,11 @@ async def cost_of(store: Store, run_id: str) -> Cost:
     lines = tuple(CostLine(*name, took) for name, took in sums.items())
     planning = _sum(line.took for line in lines if line.role in _PLANNING)
     executing = _sum(line.took for line in lines if line.role not in _PLANNING)
-    return Cost(run_id, _sum([planning, executing]), planning, executing, lines)
+    return Cost(run_id, _sum([planning, executing]), planning, executing, split, lines)
 
 
 def cost_lines(cost: Cost) -> list[str]:
-    """The table as a person reads it, and planning's share below."""
+    """The table as a person reads it, and below it planning's share and what splitting the goal took."""
     rows: list[tuple[str, ...]] = [_HEADS]
     rows += [_row(line.step, line.worker or line.role, line.model or "", line.took) for line in cost.lines]
     rows.append(_row("total", "", "", cost.total))
@@ -98,6 +101,7 @@ def _shares(cost: Cost) -> list[str]:
     lines = [
         f"planning   {_share(cost.planning, cost.total)}   (plan, revisions, answer)",
         f"executing  {_share(cost.executing, cost.total)}   (workers, reviews, texts)",
+        *split_lines(cost.split, planning=cost.planning.tokens, executing=cost.executing.tokens),
     ]
     if cost.total.lost_calls:
         lost = counted(cost.total.lost_calls, "call")
@@ -113,18 +117,24 @@ def _shares(cost: Cost) -> list[str]:
 
 def _share(part: Amount, whole: Amount) -> str:
     tokens = f"{_percent(part.tokens, whole.tokens):>4} of the tokens"
-    return tokens if not whole.cost_usd else f"{tokens}, {_percent(part.cost_usd, whole.cost_usd):>4} of the cost"
+    if not whole.cost_usd or not whole.cost_known:
+        return tokens
+    return f"{tokens}, {_percent(part.cost_usd, whole.cost_usd):>4} of the cost"
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f}%" if whole else "–"
+    if not whole:
+        return "–"
+    share = f"{100 * part / whole:.0f}%"
+    # No part that there is reads as none, or as all.
+    return {"0%": "<1%", "100%": ">99%"}.get(share, share) if 0 < part < whole else share
 
 
 def _row(step: str, by: str, model: str, took: Amount) -> tuple[str, ...]:
     counts = (took.input_tokens, took.cached_tokens, took.output_tokens, took.reasoning_tokens, took.tool_calls)
     usd = f"{'' if took.cost_known else '≥ '}{took.cost_usd:.6f}"
     names = (escaped(one_line(name)) for name in (step, by, model))
-    return (*names, str(took.model_calls), *map(str, counts), usd)
+    return (*names, *(f"{count:,}" for count in (took.model_calls, *counts)), usd)
 
 
 def _by_model(entries: Iterable[Entry], events: Iterable[Event]) -> list[Entry]:

@@ -103,7 +103,7 @@ class Models:
     def texts(self, name: str) -> list[str]:
         """All that the model was told in each question of that name."""
         return [
-            "\n".join(message.content for message in question.request.messages)
+            "\n".join(message.content for message in (*question.request.messages, *question.after))
             for question in self.asked
             if question.form.name == name
         ]
