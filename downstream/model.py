@@ -17,14 +17,24 @@ from journal.ledger import Spent
 from journal.outlet import Outlet
 from journal.values import Json, JsonObject
 
-from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role
-from .models.errors import failure_kind, failure_text
+from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role, Traits
+from .models.caching import cached_from, is_claude, takes_marks
+from .models.errors import failure_kind, failure_text, was_never_sent
 from .models.messages import reply_from, seconds
 from .models.placeholders import without_secrets
-from .models.prices import FOREIGN, heard_of, is_loopback, listed_rate, spent_on
+from .models.prices import (
+    FOREIGN,
+    OLLAMA,
+    heard_of,
+    is_loopback,
+    listed_rate,
+    listed_window,
+    own_rate,
+    spent_on,
+)
 from .models.scripted import ScriptedModels
 from .models.vendor_loop import VendorLoop, open_vendor_loop
-from .models.wire_request import NotTaken, Takes, Wanted, is_claude, wire_request
+from .models.wire_request import NotTaken, Takes, Wanted, wire_request
 from .settings import SCRIPTED, ModelOptions, ModelSettings
 
 log = logging.getLogger(__name__)
@@ -46,6 +56,8 @@ _THINKING = {"low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192}
 """Tokens that a model may think for, on top of those asked for: litellm's budgets count within `max_tokens`."""
 _UNASKED = 4096
 """The same for a model that thinks without being asked to."""
+_SCRIPTED = Traits(window=10_000_000)
+"""A script reads its requests only to choose what it says."""
 
 
 @asynccontextmanager
@@ -69,7 +81,10 @@ async def open_models(settings: ModelSettings, outlet: Outlet) -> AsyncGenerator
         async def room_of(model: str, role: Role) -> int:
             return 0 if model.startswith(SCRIPTED) else await vendor.room_of(model, role)
 
-        yield Models(complete, rate_of, warm_up, room_of)
+        async def traits_of(model: str) -> Traits:
+            return _SCRIPTED if model.startswith(SCRIPTED) else await vendor.traits_of(model)
+
+        yield Models(complete, rate_of, warm_up, room_of, traits_of)
 
 
 def _named(settings: ModelSettings) -> list[str | None]:
@@ -85,6 +100,7 @@ class _Litellm:
         self._calls = anyio.CapacityLimiter(_AT_ONCE)
         self._rates: dict[str, Rate | None] = {}
         self._rooms: dict[tuple[str, Role], int] = {}
+        self._traits: dict[str, Traits] = {}
 
     async def warm_up(self) -> None:
         """Import litellm; where that fails, the first call says so."""
@@ -130,6 +146,24 @@ class _Litellm:
                 return 0
         return self._rooms[model, role]
 
+    async def traits_of(self, model: str) -> Traits:
+        """What litellm's list and the model's name tell; of a model that nobody knows, what most can do."""
+        if model not in self._traits:
+            try:
+                self._traits[model] = self._known(await self._loop.run(_loaded()), model)
+            except ImportError:
+                return Traits()
+        return self._traits[model]
+
+    def _known(self, litellm: Any, model: str) -> Traits:
+        try:
+            provider, listed = _provider(litellm, model), _listed_caching(litellm, model)
+        except (litellm.exceptions.openai.OpenAIError, *FOREIGN):
+            return Traits()
+        elsewhere = self._options.api_base is not None
+        caches = cached_from(model, provider, listed=listed, elsewhere=elsewhere)
+        return Traits(listed_window(litellm, model), caches)
+
     def _room(self, litellm: Any, model: str, role: Role) -> int:
         effort = self._options.effort_of(role)
         if effort is None:
@@ -138,9 +172,9 @@ class _Litellm:
 
     def _own_rate(self, model: str) -> Rate | None:
         if (price := self._options.price) is not None:
-            return Rate(price.input_per_million, price.output_per_million)
+            return own_rate(model, price)
         base = self._options.api_base
-        if base is None and model.startswith(("ollama/", "ollama_chat/")):
+        if base is None and model.startswith(OLLAMA):
             base = os.environ.get("OLLAMA_API_BASE", "http://localhost:11434")
         return FREE if base is not None and is_loopback(base) else None
 
@@ -203,13 +237,24 @@ class _Litellm:
         if isinstance(error, TimeoutError):
             text = f"it {silent} {self._options.timeout:g} s (model_options.timeout)"
         headers: Json = getattr(error, "litellm_response_headers", None) or {}
-        return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")))
+        spent = Spent() if was_never_sent(error) else None
+        return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")), spent=spent)
 
 
 def _takes(litellm: Any, model: str) -> Takes:
-    provider: str = litellm.get_llm_provider(model)[1]
+    provider = _provider(litellm, model)
     known: list[str] | None = litellm.get_supported_openai_params(model)
-    return Takes(provider, None if known is None else frozenset(known))
+    marks = takes_marks(model, provider, listed=_listed_caching(litellm, model))
+    return Takes(provider, None if known is None else frozenset(known), marks)
+
+
+def _provider(litellm: Any, model: str) -> str:
+    name: str = litellm.get_llm_provider(model)[1]
+    return name
+
+
+def _listed_caching(litellm: Any, model: str) -> bool:
+    return not model.startswith(OLLAMA) and bool(litellm.utils.supports_prompt_caching(model))
 
 
 def _prepare_ollama(litellm: Any, model: str) -> None:

@@ -10,6 +10,9 @@ from journal.values import WORST, Json, Label
 from .contract import Finding, Outcome
 from .job import AnyJob, under_limits
 
+OWN_WORD = "the worker reports that it is"
+"""How the problem of an outcome begins where its report is no success by its own word."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -51,7 +54,7 @@ async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retri
         if isinstance(made, Waiting):
             return made
         if not made.again or number > retries:
-            return replace(made, outcome=_after(earlier, made.outcome))
+            return replace(made, outcome=_after(earlier, _told(made.outcome)))
         earlier.append(made.outcome)
 
 
@@ -65,6 +68,18 @@ async def _recorded(journal: RunJournal, job: AnyJob, make: MakeAttempt, number:
         key = f"{number.key}/end"
         await journal.record(under_limits(key, journal.limits) if made.over_budget else key, meaning, _to_json(made))
     return made
+
+
+def _told(outcome: Outcome) -> Outcome:
+    """The outcome with our word on what is wrong before a model's own: of a summary, readers see the beginning.
+
+    Not where the report says itself that it is no success.
+    """
+    wrong = outcome.problem or ""
+    said = wrong.partition("; ")[0]
+    if not outcome.summary or said in outcome.summary or said.startswith(OWN_WORD):
+        return outcome
+    return replace(outcome, summary=f"{wrong}; it reported: {outcome.summary}")
 
 
 def _after(earlier: list[Outcome], last: Outcome) -> Outcome:

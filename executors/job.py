@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from downstream.door import CallTool, Origin
-from downstream.model_port import ModelReply, ModelRequest, Role
+from downstream.model_port import ModelReply, ModelRequest, Role, Traits
 from downstream.models.door import Account
 from journal.canonical import digest
 from journal.ledger import Limits
@@ -31,12 +31,16 @@ class Ask(Protocol):
     ) -> ModelReply: ...
 
 
+async def _what_most_take(model: str) -> int:
+    return Traits().window
+
+
 @dataclass(frozen=True)
 class Equipment:
     """What executors have: the two doors, what is known of tools and workers, and what is remembered between runs.
 
     `model_for` names the model that would be asked first; `retries` says how often a failed attempt of this run may be
-    made again.
+    made again. `window_of` tells how many tokens a model takes in one request.
     """
 
     ask: Ask
@@ -46,6 +50,7 @@ class Equipment:
     remembered: Remembered
     model_for: Callable[[Role, Account], str]
     retries: Callable[[RunJournal], int]
+    window_of: Callable[[str], Awaitable[int]] = _what_most_take
 
 
 @dataclass(frozen=True)

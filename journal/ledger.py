@@ -84,6 +84,10 @@ class Usage:
     seconds: float = 0.0
 
 
+class BudgetHeld(BudgetReached):
+    """It does not fit now, but it would if other calls of this run took less than they have set aside."""
+
+
 ANSWER_SHARE = 0.1
 """This part of tokens and money, and at least one model call, is kept back for the answer (DESIGN section 14)."""
 
@@ -162,28 +166,37 @@ def usage(tx: Transaction, run_id: str, *, seconds: float) -> Usage:
 
 
 def _check(tx: Transaction, run: Row, reservation: Reservation, *, limits: Limits, at: float) -> None:
+    others = (run["id"], reservation.key, run["epoch"])
     row = tx.rows(
         "SELECT COALESCE(SUM(model_calls), 0) model_calls, COALESCE(SUM(tool_calls), 0) tool_calls,"
-        " COALESCE(SUM(tokens), 0) tokens, COALESCE(SUM(usd), 0) usd FROM ledger"
+        " COALESCE(SUM(tokens), 0) tokens, COALESCE(SUM(usd), 0) usd,"
+        " COALESCE(SUM(CASE state WHEN 'reserved' THEN tokens ELSE 0 END), 0) open_tokens,"
+        " COALESCE(SUM(CASE state WHEN 'reserved' THEN usd ELSE 0 END), 0) open_usd FROM ledger"
         " WHERE run = ? AND NOT (key = ? AND epoch = ?)",
-        (run["id"], reservation.key, run["epoch"]),
+        others,
     )[0]
     wanted, share = reservation.amount, 0.0 if reservation.purpose == "answer" else ANSWER_SHARE
     day = 0.0
     if wanted.usd:
         # Over all runs of a day: not to be added up for calls that cost nothing.
-        today = "SELECT COALESCE(SUM(usd), 0) usd FROM ledger WHERE owner = ? AND at > ?"
-        day = tx.rows(today, (run["owner"], at - _DAY))[0]["usd"]
+        today = (
+            "SELECT COALESCE(SUM(usd), 0) usd FROM ledger WHERE owner = ? AND at > ?"
+            " AND NOT (run = ? AND key = ? AND epoch = ?)"
+        )
+        day = tx.rows(today, (run["owner"], at - _DAY, *others))[0]["usd"]
     checks = (
-        ("model_calls", wanted.model_calls, row["model_calls"], limits.model_calls, _kept_calls(limits, share)),
-        ("tool_calls", wanted.tool_calls, row["tool_calls"], limits.tool_calls, 0),
-        ("tokens", wanted.tokens, row["tokens"], limits.tokens, limits.tokens * share),
-        ("usd", wanted.usd, row["usd"], limits.usd, limits.usd * share),
-        ("usd_day", wanted.usd, day, limits.usd_day, 0),
+        ("model_calls", wanted.model_calls, row["model_calls"], limits.model_calls, _kept_calls(limits, share), 0),
+        ("tool_calls", wanted.tool_calls, row["tool_calls"], limits.tool_calls, 0, 0),
+        ("tokens", wanted.tokens, row["tokens"], limits.tokens, limits.tokens * share, row["open_tokens"]),
+        ("usd", wanted.usd, row["usd"], limits.usd, limits.usd * share, row["open_usd"]),
+        ("usd_day", wanted.usd, day, limits.usd_day, 0, row["open_usd"]),
     )
-    for name, want, used, allowed, kept in checks:
+    for name, want, used, allowed, kept, may_come_back in checks:
         if want and used + want > allowed - kept:
-            raise BudgetReached(name, allowed=float(allowed), used=float(used))
+            # What other runs have set aside is not waited for: nobody may be left to give it back.
+            fits_later = may_come_back and used - may_come_back + want <= allowed - kept
+            kind = BudgetHeld if fits_later else BudgetReached
+            raise kind(name, allowed=float(allowed), used=float(used))
     if reservation.purpose == "work" and run["driven_seconds"] > limits.seconds:
         raise BudgetReached("seconds", allowed=limits.seconds, used=run["driven_seconds"])
 

@@ -33,6 +33,11 @@ class Bounds:
     held: frozenset[str] = frozenset()
 
     @property
+    def offered(self) -> list[Tool]:
+        """The tools that a model may hear of: those that policy always denies it would plan with in vain."""
+        return [tool for tool in self.tools if not self.denied(tool)]
+
+    @property
     def tool_names(self) -> list[str]:
         return [tool.full_name for tool in self.tools]
 

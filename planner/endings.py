@@ -49,10 +49,18 @@ def end_of(progress: Progress | None, close: Close, *, revisions: int) -> End:
     if close.cause == "course" and progress is not None and _is_stuck(progress, statuses, revisions):
         return _end(progress, "partial", "no_progress", "Revising the plan brought nothing new.")
     if close.cause == "course" and all(status == "succeeded" for status in statuses):
-        whole = progress is None or all(outcome.status == "succeeded" for outcome in progress.outcomes.values())
-        return _end(progress, "succeeded", "done", "" if whole else "Every step that was needed succeeded.")
+        return _end(progress, "succeeded", "done", _done(progress))
     status: RunStatus = "partial" if progress is not None and _has_something(progress) else "failed"
     return _end(progress, status, "error", f"{_ERRORS.get(close.cause, _NOT_ALL)} {close.why}")
+
+
+def _done(progress: Progress | None) -> str:
+    outcomes = [] if progress is None else list(progress.outcomes.values())
+    if any(outcome.status != "succeeded" for outcome in outcomes):
+        return "Every step that was needed succeeded."
+    used = any(outcome.sources or outcome.effects or outcome.failed_calls for outcome in outcomes)
+    # Whatever the models of such a run say that they did.
+    return "" if used else "No tool was called, so nothing was looked up or changed."
 
 
 def _from_outside(progress: Progress | None, close: Close) -> End | None:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from downstream.budget import within_budget
 from downstream.model_port import ModelFailed, Place
+from downstream.models.estimate import worst_prompt
 from downstream.models.structured import NoReply, Question
 from downstream.tools import Tool
 from executors.job import under_limits
@@ -128,7 +129,7 @@ class _Talk:
     def __init__(self, journal: RunJournal, desk: Desk, bounds: Bounds) -> None:
         self.journal = journal
         self.desk = desk
-        shown = tools_to_show(bounds.tools, journal.run.goal)
+        shown = tools_to_show(bounds.offered, journal.run.goal)
         self._listed = Listed(bounds, frozenset(tool.full_name for tool in shown))
         self._offers = bool(self._listed.left_out)
         self._texts: tuple[str, ...] = (_first_message(journal, desk, bounds, shown),)
@@ -156,7 +157,7 @@ class _Talk:
         asked = question("planner", form, self._texts, meaning=meaning, place=Place(number=number, turn=turn))
         asked = replace(asked, offers=self._offers)
         # The longest of the ways in which it may be asked.
-        prompt = asked.asked("schema").prompt_characters() // 4
+        prompt = worst_prompt(asked.asked("schema"))
         asked = await _fitted(journal, asked, prompt)
         # Once a person raises a limit, the planner is asked after all.
         bounded = under_limits(key, journal.limits)
@@ -205,14 +206,14 @@ def task_of(goal: str, context: str) -> str:
 def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds, shown: Sequence[Tool]) -> str:
     run = journal.run
     workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
-    left_out = len(bounds.tools) - len(shown)
+    left_out = len(bounds.offered) - len(shown)
     gone = desk.catalogue.missing().items()
     missing = "\n".join(f"Tool server {name} is not there: {reason}" for name, reason in gone)
     parts = [
         f"Goal:\n{wrapped(run.goal, origin='goal')}",
         f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}" if run.context else "",
         f"Notes of the operator:\n{desk.notes}" if desk.notes else "",
-        "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.tools, shown)}" for worker in workers),
+        "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.offered, shown)}" for worker in workers),
         "Tools:\n" + wrapped("\n".join(map(tool_line, shown)) or "(there are none)", origin="tool servers"),
         _more(left_out) if left_out else "",
         wrapped(missing, origin="tool servers") if missing else "",

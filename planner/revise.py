@@ -127,7 +127,7 @@ def _facts(kind: str, outcome: Outcome) -> JsonObject:
 async def _asked(journal: RunJournal, desk: Desk, scene: Scene, *, seen: JsonObject) -> Change:
     progress, offer = scene.progress, await desk.offer()
     bounds = desk.bounds(offer, max_steps=desk.budget_of(journal.run).steps)
-    tools = await tools_known(journal, bounds.tools)
+    tools = await tools_known(journal, bounds.offered)
     texts: tuple[str, ...] = (_first_message(journal, bounds, scene, seen=seen, tools=tools),)
     for asks in range(1, TRIES + 1):
         try:
@@ -163,7 +163,7 @@ def _first_message(
         f"The plan and what became of its steps:\n{wrapped(shown(seen['steps']), origin='run')}",
         f"Why it is looked at again:\n{wrapped(shown(seen['reasons']), origin='run')}" if seen["reasons"] else "",
         f"What a person said:\n{wrapped(shown(seen['comments']), origin='person')}" if seen["comments"] else "",
-        "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.tools, tools)}" for worker in workers),
+        "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.offered, tools)}" for worker in workers),
         f"Tools:\n{wrapped(lines, origin='tool servers')}",
         f"At most {bounds.max_steps} steps in the plan; revision {scene.progress.revisions + 1}.",
     ]

@@ -60,7 +60,7 @@ class Listed:
     @property
     def left_out(self) -> list[Tool]:
         """The tools that the planner does not know yet."""
-        return [tool for tool in self.bounds.tools if tool.full_name not in self.known]
+        return [tool for tool in self.bounds.offered if tool.full_name not in self.known]
 
     def found(self, search: Search, *, left: int) -> JsonObject:
         """What a search comes to, as it is recorded: the names of the tools, and the text that tells of them."""
@@ -111,8 +111,8 @@ def _whose(tools: Sequence[Tool], bounds: Bounds) -> list[str]:
     """Which of the tools found those workers may use whose cards do not say all."""
     lines: list[str] = []
     for worker in bounds.workers.values():
-        own = tools_of_worker(worker, bounds.tools)
-        if tools and worker.name != "reviewer" and len(own) < len(bounds.tools):
+        own = tools_of_worker(worker, bounds.offered)
+        if tools and worker.name != "reviewer" and len(own) < len(bounds.offered):
             names = ", ".join(tool.full_name for tool in tools if tool in own) or "none of them"
             lines.append(f"Worker {worker.name} may use: {names}.")
     return lines

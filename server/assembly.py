@@ -18,6 +18,7 @@ from downstream.model import open_models
 from downstream.model_port import Models
 from downstream.models.door import ModelDoor
 from downstream.models.structured import ask_structured
+from downstream.policy_settings import PolicySettings
 from downstream.servers.catalogue import Catalogue
 from downstream.servers.pool import Pool, open_pool
 from downstream.settings import SCRIPTED, ModelSettings
@@ -169,12 +170,14 @@ class _Driven:
 
 @dataclass(frozen=True)
 class _Known:
-    """The tools as the latest look at the servers left them: what a step at work is shown."""
+    """The tools as the latest look at the servers left them, but for those that the policy never lets be called: what a
+    step at work is shown."""
 
     catalogue: Catalogue
+    policy: PolicySettings
 
     def tools(self) -> Sequence[Tool]:
-        return self.catalogue.known
+        return [tool for tool in self.catalogue.known if not never_allowed(self.policy, tool)]
 
 
 async def _choose(settings: Settings, environ: Mapping[str, str]) -> _Choice:
@@ -193,11 +196,12 @@ def _equipment(settings: Settings, doors: _Doors, depths: _Depths) -> Equipment:
     return Equipment(
         ask=doors.door.ask,
         call_tool=make_call_tool(doors.gate, doors.pool, depths.meta, signs=doors.signs),
-        catalogue=_Known(doors.catalogue),
+        catalogue=_Known(doors.catalogue, settings.policy),
         workers={worker.name: worker for worker in (OPERATOR, *settings.workers)},
         remembered=doors.door.remembered,
         model_for=doors.door.model_for,
         retries=lambda journal: int(journal.run.options.get("budget", {}).get("retries", settings.budget.retries)),
+        window_of=doors.door.window_of,
     )
 
 

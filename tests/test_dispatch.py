@@ -1,5 +1,6 @@
 """Steps run by dependency: at once, side by side, and around those that wait for a person."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from planner_rig import Steps, approval, asks_first, call, ending, failed, open_rig, succeeded
 
 from downstream.door import Waiting
-from executors.contract import Assignment, Outcome
+from executors.contract import Assignment, Outcome, Source
 from journal.actions import Decision, NewAction
 from journal.run_journal import RunJournal
 from planner.settings import BudgetSettings
@@ -88,6 +89,16 @@ async def test_a_broken_step_is_a_failed_outcome_and_its_sibling_keeps_its_resul
         assert (run.status, run.stop_reason) == ("partial", "error")
         assert steps["a"] == ("failed", "an unexpected error stopped the step (KeyError); see the log")
         assert (steps["b"][0], steps["c"]) == ("succeeded", ("skipped", "not run: it needs a"))
+
+
+async def test_a_run_that_called_no_tool_says_so_whatever_its_steps_claim(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        run = await rig.run([call("a")])
+        assert run.message == "No tool was called, so nothing was looked up or changed. 1 of 1 step succeeded."
+    async with open_rig(tmp_path / "other") as rig:
+        source = Source("b", "notes.read", "c_1")
+        rig.steps = Steps({"b": ending(replace(succeeded("b"), sources=(source,)))})
+        assert (await rig.run([call("b")])).message == "1 of 1 step succeeded."
 
 
 async def test_a_failed_optional_step_blocks_nothing_and_its_value_is_absent(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from run_at_hand import LIMITS, open_run
 
@@ -96,7 +97,8 @@ async def test_a_recorded_reply_is_given_back_whole_and_nobody_is_asked_again(tm
         door = fake.door(run.store.remembered)
         first = await door.ask(await run.take(), "k", MEANING, REQUEST)
         again = await door.ask(await run.take(), "k", MEANING, REQUEST)
-        assert (first, again) == (said, replace(said, replayed=True))
+        assert (replace(first, raw=said.raw), again) == (said, replace(first, replayed=True))
+        assert first.raw | said.raw == first.raw
         assert (fake.asked, await run.usage()) == (
             [("m", 0)],
             replace(
@@ -181,12 +183,12 @@ async def test_room_to_think_in_is_set_aside_as_well(tmp_path: Path) -> None:
             await door.ask(await run.take(), "k", MEANING, REQUEST)
 
 
-async def test_a_request_whose_end_nobody_saw_is_paid_with_its_prompt(tmp_path: Path) -> None:
-    fake = Fake({"m": [failure("timeout")]}, rate=Rate(10_000.0, 0.0))
+async def test_a_request_whose_end_nobody_saw_is_paid_with_all_that_it_may_have_taken(tmp_path: Path) -> None:
+    fake = Fake({"m": [failure("timeout")]}, rate=Rate(5_000.0, 0.0))
     async with open_run(tmp_path) as run:
         await fake.door(run.store.remembered).ask(await run.take(), "k", MEANING, REQUEST)
         usage = await run.usage()
-    assert (usage.input_tokens, usage.cost_usd) == (200, 1.5)
+    assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (580, 70, 2.9)
 
 
 async def test_the_failure_after_all_tries_is_recorded_and_raised_by_every_replay(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ async def test_a_model_without_a_price_counts_as_unknown_and_is_refused_only_whe
 
 
 async def test_the_worst_case_is_reserved_so_that_parallel_calls_can_not_overshoot(tmp_path: Path) -> None:
-    limits = replace(LIMITS, tokens=400)
+    limits = replace(LIMITS, tokens=800)
     fake = Fake()
     async with open_run(tmp_path, limits=limits) as run:
         journal, door = await run.take(), fake.door(run.store.remembered)
@@ -282,9 +284,31 @@ async def test_the_worst_case_is_reserved_so_that_parallel_calls_can_not_oversho
         assert await run.data("budget.refused", "limit", "used") == [{"limit": "tokens", "used": 240.0}]
 
 
+async def test_a_call_waits_for_what_others_under_way_have_set_aside_and_may_give_back(tmp_path: Path) -> None:
+    release, begun = anyio.Event(), list[str]()
+
+    async def slow(model: str, request: ModelRequest) -> ModelReply:
+        begun.append(model)
+        await release.wait()
+        return ModelReply(model, "fine", spent=SPENT)
+
+    async with open_run(tmp_path, limits=replace(LIMITS, tokens=800)) as run:
+        journal = await run.take()
+        door = ModelDoor(Models(slow, Fake().rate_of, Fake().warm_up), ModelSettings(model="m"), run.store.remembered)
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                for key in "ab":
+                    group.start_soon(door.ask, journal, key, MEANING, REQUEST)
+                while not begun:
+                    await anyio.lowlevel.checkpoint()
+                assert (await run.usage()).model_calls == 1
+                release.set()
+        assert (len(begun), (await run.usage()).input_tokens) == (2, 200)
+
+
 async def test_retries_draw_on_the_purse_and_what_they_took_is_kept_when_it_is_empty(tmp_path: Path) -> None:
     fake = Fake({"m": [failure("malformed", spent=Spent(100, 40))] * ATTEMPTS})
-    async with open_run(tmp_path, limits=replace(LIMITS, tokens=400)) as run:
+    async with open_run(tmp_path, limits=replace(LIMITS, tokens=800)) as run:
         with pytest.raises(BudgetReached):
             await fake.door(run.store.remembered).ask(await run.take(), "k", MEANING, REQUEST)
         usage = await run.usage()
@@ -292,7 +316,7 @@ async def test_retries_draw_on_the_purse_and_what_they_took_is_kept_when_it_is_e
         assert await run.data("model.called", "error", "input_tokens") == [{"error": "budget", "input_tokens": 200}]
 
 
-async def test_a_cancelled_call_is_paid_with_its_prompt_and_holds_nothing_back(tmp_path: Path) -> None:
+async def test_a_cancelled_call_is_paid_with_all_that_it_may_have_taken_and_holds_nothing_back(tmp_path: Path) -> None:
     started = anyio.Event()
 
     async def hang(model: str, request: ModelRequest) -> ModelReply:
@@ -308,7 +332,7 @@ async def test_a_cancelled_call_is_paid_with_its_prompt_and_holds_nothing_back(t
             await started.wait()
             group.cancel_scope.cancel()
         usage = await run.usage()
-        assert (usage.model_calls, usage.input_tokens, usage.output_tokens) == (1, 100, 0)
+        assert (usage.model_calls, usage.input_tokens, usage.output_tokens) == (1, 480, 50)
         assert await journal.recall("k", MEANING) is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from downstream.model_port import FREE, FailureKind, FunctionUse, Message, ModelRequest, Place, Rate
-from downstream.models.errors import cleaned, failure_kind, failure_text
+from downstream.models.errors import cleaned, failure_kind, failure_text, was_never_sent
 from downstream.models.messages import reply_from, seconds, wire_messages
 from downstream.models.prices import heard_of, is_loopback
 from journal.ledger import Spent
@@ -42,6 +42,13 @@ KINDS: list[tuple[int | None, str, str, FailureKind]] = [
 )
 def test_a_failure_has_one_kind(status: int | None, name: str, text: str, kind: FailureKind) -> None:
     assert failure_kind(status, name, text) == kind
+
+
+def test_an_error_that_goes_back_to_others_without_end_is_looked_through_in_part() -> None:
+    errors = [OSError(str(number)) for number in range(3)]
+    for error, cause in zip(errors, [*errors[1:], errors[0]], strict=True):
+        error.__cause__ = cause
+    assert was_never_sent(errors[0]) is False
 
 
 def test_a_failure_is_told_in_our_words_with_a_short_quotation_at_most() -> None:

@@ -281,6 +281,16 @@ def wait_for_one(server: ModelServer) -> None:
     server.wait_for(lambda request: True, timeout=50)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_request_that_found_no_connection_has_taken_nothing(wire: str) -> None:
+    with serve_model([]) as server:
+        pass
+    async with models_at(server, wire) as models:
+        with anyio.fail_after(60), pytest.raises(ModelFailed) as failed:
+            await models.complete(MODELS[wire], request("x"))
+    assert (failed.value.kind, failed.value.spent) == ("transport", Spent())
+
+
 async def test_cancelling_the_caller_ends_the_request() -> None:
     with anyio.fail_after(60), serve_model(compose("draft", {"text": "x", "hold": "me"})) as server:
         async with models_at(server, "openai") as models, anyio.create_task_group() as group:

@@ -128,3 +128,24 @@ def test_long_and_odd_fields_are_made_fit() -> None:
     submitted = DONE | {"summary": "x" * 2_000, "suggestions": "look again", "plan_holds": "false", "more": 1}
     report = check_report(submitted, expected()).report
     assert (len(report.summary), report.suggestions, report.plan_holds) == (1_200, ("look again",), False)
+
+
+ERROR = "Error executing tool fail: the disk is full of water"
+
+
+@pytest.mark.parametrize(
+    ("claim", "gave", "supported"),
+    [
+        (ERROR, "Ship on Friday.", False),
+        ("The disk  is full of WATER", "Ship on Friday.", False),
+        (f"It says: {ERROR}", "Ship on Friday.", False),
+        ("the disk is full of water", "Note: the disk is full of water.", True),
+        ("the disk", "Ship on Friday.", True),
+        ("It ships on Friday.", "Ship on Friday.", True),
+    ],
+    ids=["copied", "in part", "quoted", "a result says so too", "too short to tell", "another claim"],
+)
+def test_the_text_of_an_error_is_no_finding_whatever_it_cites(claim: str, gave: str, supported: bool) -> None:
+    expected = Expected(["c_1"], had_tools=True, errors=(ERROR,), gave={"c_1": gave})
+    submitted = {"status": "done", "summary": "x", "findings": [{"claim": claim, "evidence": ["c_1"]}]}
+    assert check_report(submitted, expected).report.findings[0].supported is supported

@@ -65,3 +65,8 @@ def test_outside_of_a_bound_nothing_is_counted_and_a_part_in_another_dialect_is_
     validator = bounded_validator({"properties": {"x": {"$schema": "http://json-schema.org/draft-04/schema#"}}})
     assert validator.is_valid({"x": 1})
     assert bounded_validator(doubling(10)).is_valid({"x": "text"}) is False
+
+
+def test_a_schema_too_long_to_be_kept_is_checked_all_the_same() -> None:
+    schema = {"properties": {f"name{number}": {"type": "integer"} for number in range(1_000)}}
+    assert [bounded_validator(schema).is_valid({"name999": value}) for value in (1, "one")] == [True, False]

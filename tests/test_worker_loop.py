@@ -263,6 +263,16 @@ async def test_a_worker_with_many_tools_is_shown_a_few_and_finds_the_others(tmp_
         assert (outcome.status, [call.tool for call in bench.sent]) == ("succeeded", ["fx.convert_currency"])
 
 
+async def test_a_worker_whose_task_names_none_of_its_many_tools_is_shown_the_first_ones(tmp_path: Path) -> None:
+    tools = [tool(f"shop.thing{number:02}") for number in range(40)]
+    say = turns(uses(("shop__thing00", {})), report(("x", [FIRST])))
+    async with open_bench(tmp_path, say=say, act=called, tools=tools) as bench:
+        await bench.carry_out(worker_step(task="Compute."))
+        offered = [function.name for function in bench.requests[0].functions]
+        shown = [f"shop__thing{number:02}" for number in range(10)]
+        assert offered == [*shown, "read_artifact", "search_tools", "submit_report"]
+
+
 async def test_a_large_value_is_shown_in_part_and_can_be_read_and_cited(tmp_path: Path) -> None:
     rows = {"rows": [{"name": f"row {number}"} for number in range(2_000)]}
 

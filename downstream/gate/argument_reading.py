@@ -1,6 +1,8 @@
 """Arguments as their tool's schema means them, where a model wrote them down in another way: `"5"` for 5, and the like.
 
-Only what does not fit the schema is read anew, and only if the whole then fits; what fits is never touched.
+Only what does not fit the schema is read anew, and only if the whole then fits; of what fits no value is ever touched.
+An argument that models are shown under another name than its own is given that back in any case: many schemas take
+fields that they do not name, so that what fits may still be meant for a field that they do.
 """
 
 import json
@@ -42,12 +44,13 @@ class _TooMany(Exception):
 
 
 def read_arguments(schema: JsonObject, arguments: Arguments) -> Reading:
-    """The arguments that fit the schema, if reading some of them anew makes them fit; else as they were."""
-    if not argument_errors(schema, arguments.data):
-        return Reading(arguments)
+    """The arguments that fit the schema, if reading some of them anew makes them fit; else as they were, but for names
+    that only models are shown."""
     named, changes = _renamed(schema, arguments)
+    if not argument_errors(schema, named.data):
+        return Reading(named, tuple(changes))
     if (data := _read(schema, named.data)) is None or argument_errors(schema, data):
-        return Reading(arguments)
+        return Reading(named, tuple(changes))
     return Reading(replace(named, data=data), (*changes, *_differences(named.data, data, "")))
 
 
@@ -68,11 +71,9 @@ def _read(schema: JsonObject, data: JsonObject) -> JsonObject | None:
 def _renamed(schema: JsonObject, arguments: Arguments) -> tuple[Arguments, list[str]]:
     """Arguments under their own names, where models were shown others."""
     known: Json = schema.get("properties") or {}
-    names = {
-        name: original
-        for name, original in original_names(schema).items()
-        if name in arguments.data and name not in known and original not in arguments.data
-    }
+    unknown = [name for name in arguments.data if name not in known]
+    shown = original_names(schema) if unknown else {}
+    names = {name: shown[name] for name in unknown if name in shown and shown[name] not in arguments.data}
     if not names:
         return arguments, []
     data = {names.get(name, name): item for name, item in arguments.data.items()}

@@ -1,9 +1,11 @@
 """JSON Schemas of servers, checked in bounded time: a few nested alternatives can stand for billions of ways to fit."""
 
+import json
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from downstream.json_shape import is_array, is_object
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 _LEAST, _FOR_EACH, _MOST = 5_000, 30, 300_000
 """Visits of a keyword: for any data, for each value in it, and at most."""
+
+_LONGEST_KEPT, _MOST_KEPT = 20_000, 256
+"""Characters of a schema whose validator is kept, and how many of these."""
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
 
@@ -45,17 +50,35 @@ def bounded_visits(data: Json) -> Generator[None]:
 
 def bounded_validator(schema: JsonObject) -> "Validator":
     """The validator of the dialect that the schema names; nothing is fetched. Raises SchemaError where it is none."""
+    text = json.dumps(schema)
+    return _kept(text) if len(text) <= _LONGEST_KEPT else _made(schema)
+
+
+@lru_cache(_MOST_KEPT)
+def _kept(text: str) -> "Validator":
+    """Each call of a tool is checked by its schema, and to check the schema itself takes longest."""
+    return _made(json.loads(text))
+
+
+def _made(schema: JsonObject) -> "Validator":
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry
 
     dialect = validators.validator_for(schema, default=Draft202012Validator)
     dialect.check_schema(schema)
-    # The package has no types for what it makes at run time.
-    counting = {name: _counted(check) for name, check in dialect.VALIDATORS.items()}
-    kind = cast("Any", validators).extend(dialect, counting)
-    kind.evolve = _in_one_dialect(kind.evolve)
-    made: Validator = kind(schema, registry=Registry[Any]())
+    made: Validator = _counting(dialect)(schema, registry=Registry[Any]())
     return made
+
+
+@cache
+def _counting(dialect: Any) -> Any:
+    """The validator of a dialect, which counts its visits."""
+    from jsonschema import validators
+
+    # The package has no types for what it makes at run time.
+    kind = cast("Any", validators).extend(dialect, {name: _counted(each) for name, each in dialect.VALIDATORS.items()})
+    kind.evolve = _in_one_dialect(kind.evolve)
+    return kind
 
 
 def _counted(check: Keyword) -> Keyword:

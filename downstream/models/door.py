@@ -20,18 +20,21 @@ from downstream.model_port import (
 from downstream.settings import ModelSettings
 from journal.errors import BudgetReached, Fenced, SteprelayError
 from journal.events import NewEvent
-from journal.ledger import Amount, Purpose, Reservation, Spent
+from journal.ledger import Amount, BudgetHeld, Purpose, Reservation, Spent
 from journal.remembered import Remembered
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
+from .estimate import Bills, Worst, marked
 from .limiter import ModelLimiter, Sleep
+from .siblings import LONGEST_WAIT, Siblings, shared_prefix
 
 ATTEMPTS = 4
 """How often one model is asked before the next one is, or the call has failed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _NO_FALLBACK = frozenset({"auth", "script"})
 _MAY_HAVE_RUN = frozenset({"timeout", "transport"})
+_LOOK_SECONDS = 0.5
 
 
 class NoModel(SteprelayError):
@@ -59,7 +62,8 @@ WORK = Account()
 class ModelDoor:
     """Asks models for every floor above; one for the whole process, so that limiters are shared by all runs.
 
-    `needs_price` refuses models without a known price: then the user has set a limit in dollars.
+    `needs_price` refuses models without a known price: then the user has set a limit in dollars. `longest_wait` bounds
+    the seconds for which a request waits for one that begins alike and fills the provider's cache.
     """
 
     def __init__(
@@ -70,12 +74,15 @@ class ModelDoor:
         *,
         needs_price: bool = False,
         sleep: Sleep = anyio.sleep,
+        longest_wait: float = LONGEST_WAIT,
     ) -> None:
         self.models = models
         self.settings = settings
         self.remembered = remembered
         self.needs_price = needs_price
         self.sleep = sleep
+        self.bills = Bills()
+        self.siblings = Siblings(longest_wait)
         self._limiters: dict[str, ModelLimiter] = {}
 
     def model_for(self, role: Role, account: Account = WORK) -> str:
@@ -84,6 +91,10 @@ class ModelDoor:
         if model is None:
             raise NoModel(role)
         return model
+
+    async def window_of(self, model: str) -> int:
+        """How many tokens it takes in one request."""
+        return (await self.models.traits_of(model)).window
 
     def limiter(self, model: str) -> ModelLimiter:
         return self._limiters.setdefault(model, ModelLimiter(self.sleep))
@@ -181,13 +192,16 @@ class _Asking:
         limiter, world = self.door.limiter(model), self.journal.world
         if (left := limiter.pause_left(world)) > _LONGEST_PAUSE:
             raise ModelFailed(model, "rate", f"its server asks for a pause, which lasts {left:.0f} s more")
+        caches_from = (await self.door.models.traits_of(model)).caches_from
+        prefix = shared_prefix(model, self.request, caches_from=caches_from)
         retry = 0
         while True:
-            await self._reserve(model, rate)
             began = world.monotonic()
             try:
-                async with limiter.slot(world) as began:
-                    reply = await self._send(model, rate, retry=retry)
+                async with self.door.siblings.turn(prefix, world):
+                    worst = await self._reserve(model, rate)
+                    async with limiter.slot(world) as began:
+                        reply = await self._send(model, rate, worst=worst, retry=retry)
             except ModelFailed as error:
                 pause = _pause(error.retry_after, retry, world.chance())
                 if error.kind in ("rate", "overload"):
@@ -200,39 +214,56 @@ class _Asking:
                 limiter.answered()
                 return reply
 
-    async def _reserve(self, model: str, rate: Rate | None) -> None:
+    async def _reserve(self, model: str, rate: Rate | None) -> Worst:
         """Set the worst case of the next try aside, on top of what earlier ones took; the row under the key is one."""
-        prompt = self.request.prompt_characters() // 4
         longest = self.request.max_tokens + await self.door.models.room_of(model, self.request.role)
-        worst = rate.cost(input_tokens=prompt, output_tokens=longest) if rate else 0.0
-        amount = Amount(self.sent + 1, 0, self.spent.tokens + prompt + longest, self.spent.usd + worst)
+        worst = self.door.bills.worst(model, self.request, longest)
+        usd = rate.cost(input_tokens=worst.prompt, output_tokens=worst.reply, written=worst.prompt) if rate else 0.0
+        amount = Amount(self.sent + 1, 0, self.spent.tokens + worst.tokens, self.spent.usd + usd)
         account, place = self.account, self.request.place
-        await self.journal.begin_call(
-            Reservation(
-                self.key,
-                amount,
-                account.purpose,
-                place.step,
-                self.request.role,
-                account.worker,
-                model,
-                cost_known=rate is not None,
-            )
+        reservation = Reservation(
+            self.key,
+            amount,
+            account.purpose,
+            place.step,
+            self.request.role,
+            account.worker,
+            model,
+            cost_known=rate is not None,
         )
+        await self._begin(reservation)
+        return worst
 
-    async def _send(self, model: str, rate: Rate | None, *, retry: int) -> ModelReply:
-        prompt = self.request.prompt_characters() // 4
-        usd = rate.cost(input_tokens=prompt, output_tokens=0) if rate else 0.0
-        self.open, self.sent = Spent(prompt, usd=usd, cost_known=rate is not None), self.sent + 1
+    async def _begin(self, reservation: Reservation) -> None:
+        """Begin once the budget reaches; what others under way may give back is waited for.
+
+        One that has been tried holds its worst case itself and waits for nobody: two such would wait for each other.
+        """
+        journal = self.journal
+        while True:
+            ring = journal.bell.listen(journal.run.id)
+            try:
+                return await journal.begin_call(reservation)
+            except BudgetHeld:
+                if self.sent:
+                    raise
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await ring.wait()
+
+    async def _send(self, model: str, rate: Rate | None, *, worst: Worst, retry: int) -> ModelReply:
+        prompt, longest = worst.prompt, worst.reply
+        usd = rate.cost(input_tokens=prompt, output_tokens=longest, written=prompt) if rate else 0.0
+        self.open, self.sent = Spent(prompt, longest, usd=usd, cost_known=rate is not None), self.sent + 1
         placed = replace(self.request, place=replace(self.request.place, retry=retry))
         try:
             reply = await self.door.models.complete(model, placed)
         except ModelFailed as error:
-            # Nobody tells what a request took whose end was not seen; its prompt at least.
+            # Nobody tells what a request took whose end was not seen: all that it may have taken.
             self._take(error.spent or (self.open if error.kind in _MAY_HAVE_RUN else Spent()))
             raise
         self._take(reply.spent)
-        return reply
+        self.door.bills.learn(model, worst, reply.spent)
+        return marked(reply, self.request)
 
     def _take(self, spent: Spent) -> None:
         self.spent, self.open = _sum(self.spent, spent), Spent()

@@ -50,6 +50,9 @@ _SAYS: dict[FailureKind, str] = {
     "malformed": "its reply can't be read",
 }
 _LONGEST = 160
+# litellm, httpx, which it speaks to, and aiohttp, which does it for httpx, each wrap what the other raised.
+_NO_CONNECTION = frozenset({"ConnectError", "ConnectTimeout", "ClientConnectorError", "ClientConnectorDNSError"})
+_DEEPEST = 10
 
 
 def failure_kind(status: int | None, name: str, text: str) -> FailureKind:
@@ -64,6 +67,18 @@ def failure_kind(status: int | None, name: str, text: str) -> FailureKind:
     if status is None or name == "APIConnectionError":
         return "transport"
     return "overload" if status >= 500 else "bad_request"
+
+
+def was_never_sent(error: BaseException) -> bool:
+    """Whether there was no connection to send the request on: then it has taken nothing."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST):
+        if cause is None:
+            break
+        if type(cause).__name__ in _NO_CONNECTION:
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def failure_text(kind: FailureKind, status: int | None, text: str) -> str:

@@ -6,9 +6,14 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from downstream.model_port import ModelRequest, Rate
+from downstream.model_port import ModelRequest, Rate, Traits
+from downstream.settings import Price
 from journal.ledger import Spent
 
+from .caching import is_claude, written_at_most
+
+OLLAMA = ("ollama/", "ollama_chat/")
+_CLAUDE_WRITES = 1.25
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, OSError)
 """What litellm lets through of its own mistakes, beside the errors that it means to raise."""
 
@@ -17,7 +22,7 @@ def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None) -> S
     """What a response took; without a rate of our own, by litellm's list."""
     spent = _tokens(response.usage)
     if rate is not None:
-        return _at(rate, spent)
+        return _at(rate, spent, written=_written(response.usage))
     try:
         usd = float(litellm.completion_cost(completion_response=response, model=model) or 0)
     except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
@@ -28,16 +33,18 @@ def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None) -> S
 
 def heard_of(request: ModelRequest, pieces: Iterable[Any], rate: Rate | None) -> Spent:
     """What a stream that broke off took, as far as it said so; else a quarter of the characters that went and came."""
-    told, characters = Spent(), 0
+    told, written, characters = Spent(), 0, 0
     for piece in pieces:
         if (usage := getattr(piece, "usage", None)) is not None:
-            told = _tokens(usage)
+            told, written = _tokens(usage), _written(usage)
         for choice in getattr(piece, "choices", None) or ():
             characters += len(choice.delta.content or "") + len(getattr(choice.delta, "reasoning_content", None) or "")
             characters += sum(len(each.function.arguments or "") for each in choice.delta.tool_calls or ())
     prompt = told.input_tokens or request.prompt_characters() // 4
     spent = Spent(prompt, max(told.output_tokens, characters // 4), told.cached_tokens)
-    return _with_cost(spent, 0.0, known=False) if rate is None else _at(rate, spent)
+    if rate is None:
+        return _with_cost(spent, 0.0, known=False)
+    return _at(rate, spent, written=written if told.input_tokens else written_at_most(prompt))
 
 
 def listed_rate(litellm: Any, model: str) -> Rate | None:
@@ -47,7 +54,31 @@ def listed_rate(litellm: Any, model: str) -> Rate | None:
         paid, earned = litellm.cost_per_token(model=model, **thousand)
     except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
         return None
-    return Rate(paid * 1000, earned * 1000) if paid or earned else None
+    if not (paid or earned):
+        return None
+    written = _listed(litellm, model, "cache_creation_input_token_cost", 0.0) * 1_000_000
+    return Rate(paid * 1000, earned * 1000, written or None)
+
+
+def listed_window(litellm: Any, model: str) -> int:
+    """The tokens that a model takes by litellm's list, which does not know those of a server's own."""
+    default = Traits().window
+    # litellm would ask the server, with a call that blocks.
+    return default if model.startswith(OLLAMA) else int(_listed(litellm, model, "max_input_tokens", default))
+
+
+def own_rate(model: str, price: Price) -> Rate:
+    """The price that the user wrote; what Claude keeps in its cache costs a quarter more than that."""
+    written = price.input_per_million * _CLAUDE_WRITES if is_claude(model) else None
+    return Rate(price.input_per_million, price.output_per_million, written)
+
+
+def _listed(litellm: Any, model: str, name: str, default: float) -> float:
+    try:
+        known: float | None = litellm.get_model_info(model).get(name)
+    except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
+        return default
+    return known or default
 
 
 def is_loopback(url: str) -> bool:
@@ -70,8 +101,12 @@ def _tokens(usage: Any) -> Spent:
     )
 
 
-def _at(rate: Rate, spent: Spent) -> Spent:
-    usd = rate.cost(input_tokens=spent.input_tokens, output_tokens=spent.output_tokens)
+def _written(usage: Any) -> int:
+    return getattr(usage, "cache_creation_input_tokens", None) or 0
+
+
+def _at(rate: Rate, spent: Spent, *, written: int) -> Spent:
+    usd = rate.cost(input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, written=written)
     return _with_cost(spent, usd, known=True)
 
 

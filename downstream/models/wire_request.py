@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from downstream.model_port import Message, ModelRequest
 from journal.values import Json, JsonObject
 
+from .caching import is_claude, with_marks
 from .messages import context_size, wire_function, wire_messages
 
 _LONGEST_DESCRIPTION = 1_024
@@ -17,10 +18,14 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True)
 class Takes:
-    """What litellm says of a model: its provider, and the parameters that it can be asked with (None: any)."""
+    """What litellm says of a model: its provider, and the parameters that it can be asked with (None: any).
+
+    `marks` says that it keeps the prefixes of requests that are marked.
+    """
 
     provider: str
     parameters: frozenset[str] | None
+    marks: bool = False
 
     def __contains__(self, name: str) -> bool:
         return self.parameters is None or name in self.parameters
@@ -67,6 +72,8 @@ def wire_request(wanted: Wanted, takes: Takes) -> WireRequest:
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     if takes.provider == "ollama_chat":
         arguments["num_ctx"] = context_size(request)
+    if takes.marks:
+        arguments = with_marks(arguments, request)
     wishes = _wishes(wanted, takes)
     left_out = tuple(name for name, wish in wishes.items() if wish is None)
     return WireRequest(arguments | {name: wish for name, wish in wishes.items() if wish is not None}, left_out)
@@ -92,11 +99,6 @@ def _wishes(wanted: Wanted, takes: Takes) -> dict[str, Json]:
 def _need(name: str, takes: Takes) -> None:
     if name not in takes:
         raise NotTaken(name)
-
-
-def is_claude(model: str) -> bool:
-    """Whether it is one of Anthropic's, whoever serves it: these think only when they are asked to."""
-    return "claude" in model
 
 
 def _thinks_unforced(wanted: Wanted, takes: Takes) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from downstream.door import Origin, Waiting
 from downstream.model_port import Place
+from downstream.tools import HAS_EFFECT
 from executors.attempts import Attempt, Number
 from executors.contract import Outcome
 from executors.job import Equipment, Job
@@ -40,7 +41,8 @@ async def attempt_worker(
     if loop.over_budget is not None:
         ended = replace(ended, limit=ended.limit or loop.over_budget, over_budget=True)
     over = ended.over_budget
-    attempt = Attempt(outcome_of(Case(step.id, ended, checked)), may_retry=ended.may_retry, over_budget=over)
+    could = any(tool.class_ in HAS_EFFECT for tool in brief.tools)
+    attempt = Attempt(outcome_of(Case(step.id, ended, checked, could)), may_retry=ended.may_retry, over_budget=over)
     if checked is None or ended.limit is not None or attempt.outcome.status not in ("succeeded", "partial"):
         return attempt
     under = Under(number, ended.log, checked.report.data)
@@ -51,7 +53,10 @@ async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None
     """The report, checked; with problems, after one turn to mend them. At a limit there is no such turn."""
     if ended.submission is None:
         return None
-    expected = Expected(ended.log.citable, had_tools=bool(loop.tools.names), output=step.output)
+    log = ended.log
+    gave = {call: end.text for call, end in log.citable.items()}
+    had_tools = bool(loop.tools.names)
+    expected = Expected(log.citable, had_tools=had_tools, output=step.output, errors=log.errors, gave=gave)
     checked = check_report(ended.submission, expected)
     if ended.problem is not None:
         checked = replace(checked, problems=(ended.problem, *checked.problems))

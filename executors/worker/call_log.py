@@ -76,6 +76,11 @@ class CallLog:
         return (*failed, *(f"{tool} (not listed, not called)" for tool in self.outside))
 
     @property
+    def errors(self) -> tuple[str, ...]:
+        """What the calls that failed said."""
+        return tuple(end.text for end in self.ends if not end.ok)
+
+    @property
     def effects(self) -> tuple[str, ...]:
         """The calls that changed something or may have: an attempt with any is not made again."""
         return tuple(f"{end.tool} {end.call}" for end in self.ends if end.effect)

@@ -42,6 +42,11 @@ class Answer:
     end: Called | Refused | Waiting | None = None
     over: BudgetReached | None = None
 
+    @property
+    def call(self) -> str | None:
+        """The id of the call, if one was made."""
+        return self.end.call if isinstance(self.end, Called) else None
+
 
 class WorkerCalls:
     """Makes the calls of a worker's turns, at most as many as its limit allows."""

@@ -1,7 +1,7 @@
 """What one worker and its model have said so far, and how the next request is made of it."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from downstream.model_port import Function, Message, ModelReply, ModelRequest
 from downstream.models.parameters import parameters_of
@@ -16,6 +16,15 @@ from .turn import Use
 TURN_TOKENS, LAST_TOKENS = 4_096, 2_048
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A call's result as it stands in the history; `is_read` says that the model has replied since."""
+
+    call: str
+    characters: int
+    is_read: bool
+
+
 class Conversation:
     """Grows with the attempt and is made again from the memo by each drive."""
 
@@ -23,14 +32,36 @@ class Conversation:
         self.brief = brief
         self.tokens = 0
         self._messages = [Message("user", brief.first_message)]
+        self._results: dict[int, str] = {}
+        """By the number of their message, the calls whose results they are."""
 
     def take(self, reply: ModelReply) -> None:
         self.tokens += reply.spent.tokens
         self._messages.append(reply.message())
 
-    def answer(self, use: Use, text: str) -> None:
-        """What the model gets back for a function that it used."""
+    def answer(self, use: Use, text: str, *, call: str | None = None) -> None:
+        """What the model gets back for a function that it used: the result of a call, where that is named."""
+        if call is not None:
+            self._results[len(self._messages)] = call
         self._messages.append(Message("user" if use.answers is None else "tool", text, answers=use.answers))
+
+    @property
+    def results(self) -> list[Shown]:
+        """The results of calls, the oldest first."""
+        said = [number for number, message in enumerate(self._messages) if message.role == "assistant"]
+        last = max(said, default=0)
+        return [
+            Shown(call, len(self._messages[number].content), number < last) for number, call in self._results.items()
+        ]
+
+    def shorten(self, call: str, text: str) -> int:
+        """Have this stand for the result of a call; how many characters that saves."""
+        saved = 0
+        for number, other in self._results.items():
+            if other == call:
+                saved += len(self._messages[number].content) - len(text)
+                self._messages[number] = replace(self._messages[number], content=text)
+        return saved
 
     def say(self, text: str) -> None:
         self._messages.append(Message("user", text))

@@ -24,11 +24,14 @@ from .brief import STYLES, Brief, Ended, Style
 from .call_log import CallLog
 from .calls import WorkerCalls, waiting_in
 from .conversation import Conversation, function_of
+from .room import Room
 from .turn import Use, uses_of
 
 MANY_TOOLS = 30
 """A worker with more tools is shown a short list and searches for the others."""
 _SHORT_LIST = 10
+_REFUSALS = 2
+"""After so many requests in a row that the model's server calls too long there is no other try."""
 _REMINDERS = 2
 """The second reply without a call has the model asked in another way."""
 
@@ -46,11 +49,13 @@ class Loop:
         self.calls = WorkerCalls(equipment, journal, brief, self.tools, self.log)
         # A step that was begun by an earlier release has none.
         self.calls.linked = begun.get("linked", ())
+        self.room = Room(equipment, journal, brief, self.talk, self.log)
         self._begun = begun
         self._style: Style = begun["style"]
         self._turn = 1
         self._reminders = 0
         self._over: BudgetReached | None = None
+        self._made: dict[str, Function] = {}
 
     @property
     def over_budget(self) -> str | None:
@@ -75,14 +80,17 @@ class Loop:
         return await self._final("repair.1", turn=self._turn + 1, repair=1)
 
     async def _one_turn(self) -> Ended | Waiting | None:
-        key = f"turn.{self._turn}"
+        key, request = f"turn.{self._turn}", self._request()
         try:
-            reply = await self._ask(key, self.talk.request(self._functions(), self._style, turn=self._turn))
+            reply = await self._ask(key, request)
         except ModelFailed as error:
-            if error.kind != "bad_request" or not await self._climb_down():
+            if error.kind == "context":
+                self.room.refused(request)
+            elif error.kind != "bad_request" or not await self._climb_down():
                 raise
             self._turn += 1
             return None
+        self.room.took(request, reply)
         if reply.finish == "refusal":
             return Ended(self.log, problem=f"model {reply.model} refused to go on", may_retry=False)
         self.talk.take(reply)
@@ -100,7 +108,7 @@ class Loop:
             return waiting
         self.calls.note(answers)
         for answer in answers:
-            self.talk.answer(answer.use, answer.text)
+            self.talk.answer(answer.use, answer.text, call=answer.call)
             self._over = self._over or answer.over
         self._turn += 1
         return None
@@ -130,17 +138,18 @@ class Loop:
 
     async def _limit(self) -> str | None:
         """The limit that stops the loop before the next turn: written down, so that a replay stops there too."""
-        key, meaning = f"{self.brief.key}/stop", self.brief.row("stop")
+        key, meaning, turn = f"{self.brief.key}/stop", self.brief.row("stop"), f"turn.{self._turn}"
+        await self.room.again(turn)
         if (found := await self.journal.recall(key, meaning)) is not None:
             return str(found.value["limit"]) if found.value["turn"] == self._turn else None
         if self._over is not None:
             return self._over.limit
-        if (
-            await self.journal.recall(f"{self.brief.key}/turn.{self._turn}", self.brief.row(self.brief.role))
-            is not None
-        ):
+        if await self.journal.recall(f"{self.brief.key}/{turn}", self.brief.row(self.brief.role)) is not None:
             return None
-        if (limit := self._reached()) is not None:
+        limit = self._reached()
+        if limit is None and not await self.room.make(turn, self._request()):
+            limit = "context"
+        if limit is not None:
             await self.journal.record(key, meaning, {"turn": self._turn, "limit": limit})
         return limit
 
@@ -150,6 +159,7 @@ class Loop:
         reached = {
             "tool_calls": self.log.denied > 0,
             "repeated call": self.log.repeats,
+            "context": self.room.refusals >= _REFUSALS,
             "turns": self._turn > limits.turns,
             "tokens": limits.tokens is not None and self.talk.tokens >= limits.tokens,
             "seconds": limits.seconds is not None and passed >= limits.seconds,
@@ -161,6 +171,7 @@ class Loop:
         self.talk.say(prompt("last_turn", limit=limit, ending=self.brief.ending.name))
         # Once a person raises the budget the loop goes on, and what it reports at the next limit is another report.
         key = "last" if self._over is None else under_limits("last", self.journal.limits)
+        await self.room.make(key, self.talk.last_request(self._style, turn=self._turn), is_last=True)
         submission = await self._final(key, turn=self._turn)
         return Ended(self.log, submission, limit=limit, over_budget=self._over is not None)
 
@@ -205,12 +216,17 @@ class Loop:
         bounded = under_limits(key, self.journal.limits)
         return await within_budget(self.journal, bounded, meaning, ask, step=self.brief.place.step)
 
+    def _request(self) -> ModelRequest:
+        return self.talk.request(self._functions(), self._style, turn=self._turn)
+
     def _functions(self) -> tuple[Function, ...]:
         """The tools by name, then what is built in, then the end: always in the same order."""
         listed = {
             tool.wire: tool for tool in self.tools.definitions if tool.wire in self._begun["shown"]
         } | self.calls.found
-        offered = [function_of(listed[wire]) for wire in sorted(listed)]
+        for wire in listed.keys() - self._made.keys():
+            self._made[wire] = function_of(listed[wire])
+        offered = [self._made[wire] for wire in sorted(listed)]
         if self._begun["artifacts"]:
             offered.append(READ_ARTIFACT)
         if any(server in self.calls.linked for servers in self.log.links.values() for server in servers):
@@ -227,7 +243,8 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
         tools = StepTools.of(brief.tools)
         shown = list(tools.names)
         if len(shown) > MANY_TOOLS:
-            shown = [tool.wire for tool in find_tools(brief.task, tools.definitions, limit=_SHORT_LIST)]
+            best = find_tools(brief.task, tools.definitions, limit=_SHORT_LIST) or tools.definitions[:_SHORT_LIST]
+            shown = [tool.wire for tool in best]
         kept = bool(tools.names) or await OwnArtifacts(journal, brief.artifact_steps).any()
         style = await _remembered_style(equipment, brief)
         return {

@@ -1,8 +1,8 @@
 """Checking by code what a worker hands in: read with patience, supported only by calls that gave something."""
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
@@ -17,16 +17,30 @@ from .output_schema import schema_errors
 ReportStatus = Literal["done", "partial", "blocked", "failed"]
 _STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)
 _SUMMARY, _CLAIM = 1_200, 2_000
+_COPIED = 12
+"""So many characters that a claim and an error have in common are no chance."""
 _FALSE = frozenset({"false", "no", "0"})
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What a report is held against: the calls that may be cited, whether there were tools, and the step's output."""
+    """What a report is held against: the calls that may be cited, whether there were tools, and the step's output.
+
+    `errors` is what calls said that failed: no finding, whatever it cites, unless a call `gave` the same.
+    """
 
     citable: Collection[str]
     had_tools: bool
     output: JsonObject | None = None
+    errors: tuple[str, ...] = ()
+    gave: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def bear_out(self, claim: str, cited: Collection[str]) -> bool:
+        """Whether these calls may bear the claim out; not where it is the text of an error and none of them said so."""
+        said, errors = _plain(claim), [_plain(error) for error in self.errors]
+        pairs = [pair for error in errors for pair in ((said, error), (error, said))]
+        copied = any(len(part) >= _COPIED and part in whole for part, whole in pairs)
+        return bool(cited) and (not copied or any(said in _plain(self.gave.get(call, "")) for call in cited))
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ def check_report(submitted: JsonObject, expected: Expected) -> Checked:
     """Read and check a report. Nothing that it found is lost: what cites nothing valid is marked as not supported."""
     problems: list[str] = []
     status = _status(submitted.get("status"), problems)
-    findings = _findings(submitted.get("findings"), expected.citable, problems)
+    findings = _findings(submitted.get("findings"), expected, problems)
     report = Report(
         status=status,
         summary=cut(_text(submitted.get("summary")), _SUMMARY),
@@ -82,7 +96,7 @@ def _status(written: Json, problems: list[str]) -> ReportStatus:
     return "failed"
 
 
-def _findings(written: Json, citable: Collection[str], problems: list[str]) -> tuple[Finding, ...]:
+def _findings(written: Json, expected: Expected, problems: list[str]) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     for number, item in enumerate(_list(written)):
         claim = _text(item.get("claim") if is_object(item) else item)
@@ -90,9 +104,13 @@ def _findings(written: Json, citable: Collection[str], problems: list[str]) -> t
             problems.append(f"findings[{number}].claim: is missing")
             continue
         cited = _cited(item.get("evidence")) if is_object(item) else []
-        valid = tuple(dict.fromkeys(call for call in cited if call in citable))
-        findings.append(Finding(claim=cut(claim, _CLAIM), evidence=valid, supported=bool(valid)))
+        valid = tuple(dict.fromkeys(call for call in cited if call in expected.citable))
+        findings.append(Finding(claim=cut(claim, _CLAIM), evidence=valid, supported=expected.bear_out(claim, valid)))
     return tuple(findings)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _cited(written: Json) -> list[str]:

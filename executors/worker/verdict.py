@@ -20,11 +20,13 @@ _BY_REPORT: dict[str, OutcomeStatus] = {
 
 @dataclass(frozen=True)
 class Case:
-    """An attempt that has ended, and its checked report, if it handed one in."""
+    """An attempt that has ended, and its checked report, if it handed one in; `could_change` where it had a tool for
+    that."""
 
     step: str
     ended: Ended
     checked: Checked | None
+    could_change: bool = False
 
     @property
     def report(self) -> Report | None:
@@ -44,7 +46,7 @@ def outcome_of(case: Case) -> Outcome:
     return Outcome(
         case.step,
         status,
-        summary=f"{_outside(log)}{summary}",
+        summary=f"{_outside(log)}{_unchanged(case, status)}{summary}",
         value=_value(report, log) if report and (status in ("succeeded", "partial") or case.findings) else None,
         findings=case.findings,
         problem=None if status == "succeeded" else _problem(case),
@@ -66,6 +68,11 @@ def _outside(log: CallLog) -> str:
     more = len(log.outside) - _NAMED
     names = ", ".join([*list(log.outside)[:_NAMED], *([f"{more} more"] if more > 0 else [])])
     return f"asked for what the step does not list, not called: {names}; "
+
+
+def _unchanged(case: Case, status: OutcomeStatus) -> str:
+    """Whatever a worker says that is believed: it may claim to have sent what it never sent."""
+    return "changed nothing; " if status == "succeeded" and case.could_change and not case.ended.log.effects else ""
 
 
 def _status(case: Case) -> OutcomeStatus:

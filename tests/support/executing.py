@@ -52,6 +52,7 @@ class Bench:
     model: str | None = "test/model"
     complete: Complete | None = None
     limits: Limits = LIMITS
+    window: int = 200_000
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     sent: list[ToolCall] = field(default_factory=list[ToolCall])
     run_id: str = ""
@@ -92,8 +93,12 @@ class Bench:
                 remembered=self.store.remembered,
                 model_for=door.model_for,
                 retries=lambda _: self.retries,
+                window_of=self._window_of,
             )
         )
+
+    async def _window_of(self, model: str) -> int:
+        return self.window
 
     async def _complete(self, model: str, request: ModelRequest) -> ModelReply:
         self.requests.append(request)

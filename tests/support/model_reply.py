@@ -42,6 +42,7 @@ class Said:
     prompt: int
     completion: int
     cached: int
+    written: int
     reasoning: int
 
 
@@ -63,6 +64,7 @@ def said(reply: Reply, request: ModelRequest) -> Said:
         prompt=usage.get("prompt", len(request.text()) // 4 + 1),
         completion=usage.get("completion", len(words) // 4 + 1),
         cached=usage.get("cached", 0),
+        written=usage.get("written", 0),
         reasoning=usage.get("reasoning", 0),
     )
 
@@ -184,7 +186,8 @@ def _anthropic(spoken: Said, request: ModelRequest) -> Json:
     if spoken.text:
         content.append({"type": "text", "text": spoken.text})
     content += [{"type": "tool_use", "id": each.id, "name": each.name, "input": each.parsed} for each in spoken.calls]
-    usage = {"input_tokens": spoken.prompt - spoken.cached, "output_tokens": spoken.completion}
+    fresh = spoken.prompt - spoken.cached - spoken.written
+    usage = {"input_tokens": fresh, "output_tokens": spoken.completion}
     return {
         # Hosts join replies that share an id into one.
         "id": f"msg_{request.step or request.role}_{request.turn}",
@@ -194,7 +197,7 @@ def _anthropic(spoken: Said, request: ModelRequest) -> Json:
         "content": content,
         "stop_reason": _FINISH[spoken.finish][0] if spoken.finish else ("tool_use" if spoken.calls else "end_turn"),
         "stop_sequence": None,
-        "usage": usage | {"cache_read_input_tokens": spoken.cached, "cache_creation_input_tokens": 0},
+        "usage": usage | {"cache_read_input_tokens": spoken.cached, "cache_creation_input_tokens": spoken.written},
     }
 
 

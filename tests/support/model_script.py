@@ -38,7 +38,8 @@ class Call(TypedDict):
 
 
 class Usage(TypedDict, total=False):
-    """Tokens to report; `prompt` includes the cached ones, `completion` those of `reasoning`.
+    """Tokens to report; `prompt` includes the cached ones and those `written` to Anthropic's cache, `completion` those
+    of `reasoning`.
 
     What is missing is counted as characters / 4.
     """
@@ -46,6 +47,7 @@ class Usage(TypedDict, total=False):
     prompt: int
     completion: int
     cached: int
+    written: int
     reasoning: int
 
 
