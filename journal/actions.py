@@ -45,7 +45,8 @@ class LevelTooLow(DecisionRefused):
 
     def __init__(self, action_id: str, *, needed: Level) -> None:
         self.needed = needed
-        super().__init__(f"action {action_id} needs a yes of level {needed}")
+        where = "; only the page can take it, with a passkey" if needed == "passkey" else ""
+        super().__init__(f"action {action_id} needs a yes of level {needed}{where}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Decision:
-    """A choice and how it came: `via` is approve_action, form, terminal, page, panel, flag or login.
+    """A choice and how it came: `via` is approve_action, form, terminal, page, passkey, panel, flag or login.
 
     `client` is who vouches for it.
     """

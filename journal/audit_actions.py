@@ -23,6 +23,11 @@ def asked_line(action: "Action") -> AuditLine:
     return _line(action, "action.asked", data)
 
 
+def edited_line(action: "Action", *, via: str, client: str | None) -> AuditLine:
+    """Who had a call wait with other arguments in place of an earlier one, and by which way they said so."""
+    return _line(action, "action.edited", {"edit_of": action.edit_of, "via": via, "client": client})
+
+
 def decided_line(action: "Action", *, client: str | None) -> AuditLine:
     """`level` and `via` tell how the decision came, `client` who vouches for it, `seconds` how long it took."""
     data: JsonObject = {

@@ -16,7 +16,7 @@ from .values import JsonObject
 from .world import World
 
 LEVEL = "person"
-"""Grants are given by a person at a terminal, and never stand for more than that."""
+"""Grants are given by a person, at a terminal or on the page, and never stand for more than that."""
 
 _IS_LEFT = "used = 0 AND (SELECT SUM(used) FROM grants AS every WHERE every.id = grants.id) < uses"
 

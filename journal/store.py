@@ -119,10 +119,14 @@ class Store:
         """Raises ReadOnlyRun for one that was imported."""
         await self.database.read(lambda tx: refuse_imported(tx, run_id))
 
-    async def decide(self, action: Action, decision: Decision) -> Action:
-        """Record a decision once. Raises DecisionRefused or LevelTooLow; the engine must be woken afterwards."""
+    async def decide(self, action: Action, decision: Decision, *, grants: Sequence[Grant] = ()) -> Action:
+        """Record a decision once, and give its run what a person granted with it.
+
+        Raises DecisionRefused or LevelTooLow; the engine must be woken afterwards.
+        """
 
         def change(tx: Transaction) -> Action:
+            give(tx, action.run, grants, owner=action.owner, world=self.world, outlet=self.outlet)
             return decide(tx, action, decision, world=self.world, outlet=self.outlet)
 
         decided = await self.database.write("decide", change)

@@ -10,6 +10,7 @@ from downstream.gate.policy import Verdict, decide
 from downstream.gate.prompt_text import is_shown, quoted
 from downstream.gate.taint import described_in, words_of_tools
 from downstream.gate.targets import argument_of, stands_in, targets
+from downstream.json_shape import leaves
 from downstream.policy_settings import PolicySettings
 from downstream.settings import ServerSettings
 from downstream.tools import HAS_EFFECT, Tool
@@ -104,7 +105,9 @@ class Granter:
             return "it needs a yes by passkey"
         if not is_shown(arguments):
             return "its arguments are too long to be shown"
-        return None if self.outlet.json(arguments) == arguments else "its arguments hold a secret"
+        # A plan as models write it has placeholders in place of secrets, and the call would get the secret back.
+        is_held = any(self.outlet.names_in(value) for _, value in leaves(self.outlet.foreign(arguments)))
+        return "its arguments hold a secret" if is_held else None
 
     def _taint(self, found: Sequence[tuple[str, Json]], goal: str) -> str | None:
         """Of targets whose words the plan can only have from the description of a tool."""

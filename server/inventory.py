@@ -61,7 +61,8 @@ async def take_inventory(settings: Settings, servers: Sequence[ServerSettings], 
         await catalogue.tools(refresh=True)
         held = catalogue.quarantined()
         usable = [each for each in catalogue.known if each.full_name not in held]
-        tools = [ToolLine(each.full_name, each.class_, first_sentence(each.description)) for each in usable]
+        text = store.outlet.text
+        tools = [ToolLine(each.full_name, each.class_, text(first_sentence(each.description))) for each in usable]
         tools += [ToolLine(name, None, "", store.outlet.text(why)) for name, why in held.items()]
         missing = {name: store.outlet.text(why) for name, why in catalogue.missing().items()}
         lines = [_server_line(server, pool, missing.get(server.name), tools=tools) for server in servers]

@@ -1,6 +1,6 @@
 """What steprelay can be asked to do, whoever asks: hosts through MCP tools, people through the command line."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,9 +21,10 @@ from planner.settings import BudgetRequest
 
 from .installed import Spoken
 from .page.link import PageLink
+from .page.passkey_file import passkey_warnings
 from .settings import Settings
 from .settings_file.found import user_settings_path
-from .views.action_view import fits_a_host, with_page
+from .views.action_view import fits_a_host, with_page, yes_by_passkey
 from .views.run_view import RunView
 from .views.view import run_view
 
@@ -77,7 +78,7 @@ def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
         "review_plan": request.review_plan,
         "interactive": request.interactive,
         "depth": request.depth,
-        "warnings": [*settings.warnings, *lowered],
+        "warnings": [*settings.warnings, *lowered, *passkey_warnings(settings.policy)],
     }
     if request.plan is not None:
         options["plan"] = request.plan
@@ -144,9 +145,12 @@ class Product:
         """What commands typed elsewhere must be told to find the same settings."""
         return None if self.settings.path == user_settings_path() else self.settings.path
 
-    async def decide(self, action: Action, decision: Decision) -> None:
-        """Record a decision and have its run go on. Raises DecisionRefused or LevelTooLow."""
-        await self.store.decide(action, decision)
+    async def decide(self, action: Action, decision: Decision, *, grants: Sequence[Grant] = ()) -> None:
+        """Record a decision, with what is granted by it, and have its run go on.
+
+        Raises DecisionRefused or LevelTooLow.
+        """
+        await self.store.decide(action, decision, grants=grants)
         await self.engine.wake(action.run)
 
     async def take_word(self, word: Word) -> str | None:
@@ -171,6 +175,8 @@ class Product:
         address = self.page.of(action.id)
         where = f"on the page, {address} or in a terminal" if address else "in a terminal"
         elsewhere = f"A person decides it {where}: {spoken(f'approve {action.id}')}"
+        if action.level == "passkey":
+            elsewhere = f"{f'On the page: {address} ' if address else ''}{yes_by_passkey(spoken)}"
         if action.level != "host" or self.settings.approvals.approve_action == "person":
             level = "person" if action.level == "host" else action.level
             return f"{still} it needs a yes of level {level}, which approve_action cannot give. {elsewhere}"

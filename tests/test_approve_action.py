@@ -1,5 +1,6 @@
 """Decisions that come through hosts: what a model may pass on, what a form may say, and what neither can."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from products import call_step, open_test_product, script
 
 from journal.actions import Decision
 from journal.errors import DecisionRefused
-from server.host.edits import edit_action
+from server.host.edits import Editor, edit_action
 
 pytestmark = pytest.mark.e2e
 
@@ -126,6 +127,10 @@ async def test_edited_arguments_run_nothing_and_wait_as_a_new_action_that_runs_a
         assert gone.is_error
         assert toys.calls(log, "add_item") == []
         action = await product.store.action(new["action_id"])
+        sql = "SELECT data FROM audit WHERE type = 'action.edited'"
+        (line,) = await product.store.database.read(lambda tx: tx.rows(sql))
+        told = json.loads(line["data"])
+        assert (told["edit_of"], told["via"], told["client"]) == (old["action_id"], "approve_action", "test-host")
         await product.decide(action, Decision("approve", "person", "terminal"))
         run = await product.until(view["run_id"], lambda run: run.ended)
     assert run.status == "succeeded"
@@ -163,8 +168,9 @@ async def test_only_a_call_that_still_waits_is_edited(tmp_path: Path) -> None:
         (call,) = (await host.structured("approve_action", exact(plan)))["actions"]
         before = await product.store.action(call["action_id"])
         await host.structured("approve_action", exact(call))
+        editor = Editor("page", None)
         with pytest.raises(DecisionRefused, match="has been decided in the meantime"):
-            await edit_action(product, before, {"key": "a", "value": "c"}, decision="approve")
+            await edit_action(product, before, {"key": "a", "value": "c"}, decision="approve", editor=editor)
 
 
 async def test_what_is_too_long_to_be_shown_is_decided_elsewhere(tmp_path: Path) -> None:

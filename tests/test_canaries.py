@@ -17,11 +17,18 @@ from mcp.shared.exceptions import MCPError
 from mcp_hosts import Host, cancels, open_host, open_stdio_host, serve, text_of
 from model_server import ModelServer, Rule, answer, call, compose, planner, report, serve_model, worker
 from page_visits import open_visit
+from panel_hosts import PanelHost, open_panel_host
 from products import call_step, open_test_product, script, write_settings
+from typed_lines import typed
 
 from journal.actions import Decision
 from journal.settings import state_folder
+from server.commands.plan import as_text
+from server.grant_file import GrantFile, sealed
+from server.granting import Life
+from server.plan_only import make_plan
 from server.product import Product
+from server.terminal.granting import ask_grants_of
 
 pytestmark = pytest.mark.e2e
 
@@ -127,7 +134,8 @@ TELLING = [
     *("resource run://{run}", "resource run://{run}/report", "resource run://{run}/events", "resource error"),
     *("waiting: page /api/state", "page /api/runs/{run}", "page /api/runs/x", "model requests", "runs list --json"),
     *("runs show {run}", "runs show {run} --json", "runs show {run} --actions", "runs watch {run} --json"),
-    *("export.json", "artifacts in export.json", "file notes.log"),
+    *("export.json", "artifacts in export.json", "file notes.log", "grant file", "servers tools --json"),
+    *("waiting: panel_state", "panel_state"),
 ]
 """Ways by which secrets would leave, were they not replaced there."""
 PLAIN = ("model requests", "file notes.log", "export.json")
@@ -141,17 +149,19 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def open_all(folder: Path, model: ModelServer) -> AsyncGenerator[tuple[Product, Host, list[Any]]]:
-    """The product on the model server, a host in front of it, and the forms that the host was asked to show."""
+async def open_all(folder: Path, model: ModelServer) -> AsyncGenerator[tuple[Product, Host, PanelHost, list[Any]]]:
+    """The product on the model server, two hosts in front of it, one of which has the panel, and the forms that the
+    other was asked to show."""
     options = {"api_base": f"{model.url}/v1", "api_key": WRITTEN["api_key"]}
     given = settings(folder, model="openai/scripted", model_options=options)
     person = cancels()
     async with (
         open_test_product(folder, script=script(), servers=servers(folder), settings=given) as (product, server),
         open_host(server, on_elicit=person) as host,
+        open_panel_host(server) as panel,
     ):
         product.store.outlet.learn("login at vault", WRITTEN["login"])
-        yield product, host, person.asked
+        yield product, host, panel, person.asked
 
 
 async def decide_all(product: Product, run_id: str) -> None:
@@ -193,8 +203,37 @@ async def asked_of_host(host: Host, run_id: str) -> dict[str, str]:
 async def on_the_page(product: Product, run_id: str) -> dict[str, str]:
     async with open_visit(product) as page:
         await page.sign_in()
-        paths = ("/", "/api/state", f"/api/runs/{run_id}", "/api/tools", f"/api/runs/{EXTRA}")
-        return {f"page {path.replace(EXTRA, 'x')}": (await page.get(path)).text for path in paths}
+        paths = ("/", "/api/state", f"/api/runs/{run_id}", "/api/tools", "/api/passkeys", f"/api/runs/{EXTRA}")
+        ways = {f"page {path.replace(EXTRA, 'x')}": (await page.get(path)).text for path in paths}
+        refused = [await page.choose({"action_id": TOKEN, "digest": EXTRA}, BOTH)]
+        for card in await page.actions():
+            refused += [await page.choose(card, BOTH), await page.choose(card, "approve", grants=[TOKEN])]
+            edit = {"action_id": card["action_id"], "digest": card["digest"], "arguments": json.dumps({EXTRA: TOKEN})}
+            refused.append(await page.post("/api/edit", edit))
+        return ways | {"page refusals": "".join(answer.text for answer in refused)}
+
+
+async def in_the_panel(panel: PanelHost, run_id: str) -> dict[str, str]:
+    """What the panel is given, and told where it asks for what it may not."""
+    opened = await panel.show("get_run", run_id=run_id)
+    state = await panel.state()
+    refused = [
+        await panel.choose({"action_id": TOKEN, "digest": EXTRA}, BOTH),
+        await panel.choose({"action_id": TOKEN, "digest": EXTRA}, BOTH, view_key=TOKEN),
+        await panel.client.call_tool("panel_state", {"run_id": EXTRA, "view_key": panel.key, TOKEN: EXTRA}),
+    ]
+    for card in state["run"]["actions"]:
+        refused += [await panel.choose(card, BOTH), await panel.choose(card, "approve", note=BOTH)]
+    return {"panel opened": str(opened), "panel_state": json.dumps(state), "panel refusals": str(refused)}
+
+
+async def in_a_grant_file(product: Product) -> dict[str, str]:
+    """A plan with what a person at the terminal grants of it, as it is written to a file."""
+    made = await make_plan(product, GOAL, BOTH)
+    with typed("y", "", "prefix: Dear", "y"):
+        grants = await ask_grants_of(product.settings, product.store, made["steps"], goal=GOAL, life=Life())
+    assert [(grant.step, grant.arguments["text"]) for grant in grants] == [("foreign", {"prefix": "Dear"})]
+    return {"grant file": as_text(sealed(GrantFile(made, tuple(grants))), None)}
 
 
 def in_commands(folder: Path, run_id: str) -> dict[str, str]:
@@ -209,6 +248,9 @@ def in_commands(folder: Path, run_id: str) -> dict[str, str]:
         ("runs", "export", run_id, "-o", str(out)),
         ("runs", "export", run_id, "--redact", "-o", str(redacted)),
         *[("approvals", *more) for more in ((), ("--json",))],
+        *[("servers", "list", *more) for more in ((), ("--json",))],
+        *[("servers", "tools", *more) for more in ((), ("--json",), ("vault",))],
+        *[("doctor", "--no-model", *more) for more in ((), ("--json",))],
         ("audit", "export"),
         ("audit", "verify"),
         ("config", "show"),
@@ -237,16 +279,18 @@ def in_files(folder: Path) -> dict[str, str]:
 async def live_ways(folder: Path) -> tuple[str, dict[str, str], dict[str, str]]:
     """A run from its beginning to its end: its id, what came out meanwhile and afterwards, and how its steps ended."""
     with serve_model(RULES) as model:
-        async with open_all(folder, model) as (product, host, forms_shown):
+        async with open_all(folder, model) as (product, host, panel, forms_shown):
             first = await host.call("plan_and_execute", {"goal": GOAL, "context": BOTH, "wait_seconds": 30})
             view: Any = first.structured_content
             run_id: str = view["run_id"]
-            early = await asked_of_host(host, run_id) | await on_the_page(product, run_id)
+            early = await asked_of_host(host, run_id) | await in_the_panel(panel, run_id)
+            early |= await on_the_page(product, run_id)
             for action in await product.store.actions(run_id):
                 word = {"action_id": action.id, "decision": "approve", "edited_arguments": {"to": TOKEN, "text": EXTRA}}
                 early[f"approve_action {action.key}"] = text_of(await host.call("approve_action", word))
             await decide_all(product, run_id)
-            late = await asked_of_host(host, run_id) | await on_the_page(product, run_id)
+            late = await asked_of_host(host, run_id) | await in_the_panel(panel, run_id)
+            late |= await on_the_page(product, run_id) | await in_a_grant_file(product)
             late |= {"forms": str(forms_shown), "progress": "\n".join(host.progress), "plan_and_execute": str(first)}
             steps: dict[str, str] = {step.id: step.status for step in await product.store.steps(run_id)}
         late["model requests"] = "\n".join(json.dumps(each.body, ensure_ascii=False) for each in model.requests)

@@ -54,6 +54,7 @@ def test_each_call_that_would_be_asked_about_is_offered_with_what_is_not_known_y
         (ANA, {"rules": [{"ask": "mail.send", "via": "passkey"}]}, "it needs a yes by passkey"),
         (ANA | {"body": "x" * 4_001}, None, "its arguments are too long to be shown"),
         (ANA | {"body": f"It is {SECRET}"}, None, "its arguments hold a secret"),
+        (ANA | {"body": ["It is [secret:KEY]"]}, None, "its arguments hold a secret"),
         (
             ANA | {"to": "team@x.example"},
             None,

@@ -10,6 +10,7 @@ from products import call_step, open_test_product, script
 
 from journal.world import World
 from server.page.app import asset
+from server.views.deeds import deed_lines, deeds_of
 
 SAY = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it."}
 QUICK: dict[str, Any] = {"approvals": {"min_answer_seconds": 0}}
@@ -44,8 +45,12 @@ async def test_who_is_not_signed_in_sees_nothing_and_decides_nothing(tmp_path: P
 @pytest.mark.parametrize(
     ("method", "path", "headers"),
     [
-        ("GET", "/", {"host": f"localhost:{PORT}"}),
         ("GET", "/", {"host": "127.0.0.1:80"}),
+        ("GET", "/", {"host": "localhost:80"}),
+        ("GET", "/", {"host": f"localhost.evil.example:{PORT}"}),
+        ("GET", "/api/state", {"host": f"localhost:{PORT}", "origin": ORIGIN}),
+        ("POST", "/api/decide", {"host": f"localhost:{PORT}", "origin": ORIGIN}),
+        ("POST", "/api/decide", {"origin": f"http://localhost:{PORT}"}),
         ("GET", "/api/state", {"host": "evil.example"}),
         ("GET", "/api/state", {"origin": "https://evil.example"}),
         ("GET", "/api/state", {"sec-fetch-site": "cross-site"}),
@@ -65,6 +70,15 @@ async def test_a_request_of_another_site_is_refused(
     assert (answer.status_code, answer.headers["x-frame-options"]) == (403, "DENY")
 
 
+async def test_the_page_is_at_both_names_of_this_machine_with_a_session_for_each(tmp_path: Path) -> None:
+    named = f"localhost:{PORT}"
+    async with open_test_product(tmp_path, script=PLAN, servers={}) as (product, _), open_visit(product) as visit:
+        headers = {"host": named, "origin": f"http://{named}", "sec-fetch-site": "same-origin"}
+        begun = await visit.client.post("/api/session", json={"code": visit.code()}, headers=headers)
+        visit.key = begun.json()["key"]
+        assert (await visit.get("/api/state", host=named)).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/", "/a/a_x", "/assets/view.js", "/assets/page.css", "/assets/none", "/api/state"])
 async def test_every_answer_forbids_framing_foreign_content_and_keeping(tmp_path: Path, path: str) -> None:
     async with open_test_product(tmp_path, script=PLAN, servers={}) as (product, _), open_visit(product) as visit:
@@ -78,8 +92,10 @@ async def test_every_answer_forbids_framing_foreign_content_and_keeping(tmp_path
 
 
 def test_the_pages_files_hold_no_inline_script_and_set_no_markup() -> None:
-    page, scripts = asset("page.html").decode(), (asset("view.js") + asset("page.js")).decode()
-    assert page.count("<script") == page.count("></script>") == 2
+    names = ("view.js", "passkeys.js", "page.js")
+    page, scripts = asset("page.html").decode(), b"".join(map(asset, names)).decode()
+    assert [f'<script src="/assets/{name}" defer></script>' in page for name in names] == [True] * 3
+    assert page.count("<script") == 3
     assert not any(word in page for word in ("style=", "<style", "onclick", "http:", "https:"))
     assert not any(word in scripts for word in ("innerHTML", "outerHTML", "insertAdjacent", "eval(", "document.write"))
 
@@ -297,6 +313,12 @@ async def test_an_edited_call_waits_anew_and_shows_what_changed_and_where_all_ca
         assert answer.json()["message"].startswith("Nothing has run.")
         (edited,) = await visit.actions()
         assert (edited["edited"], edited["level"]) == (True, "host")
+        sql = "SELECT data FROM audit WHERE type = 'action.edited'"
+        (line,) = await product.store.database.read(lambda tx: tx.rows(sql))
+        said = json.loads(line["data"])
+        assert (said["action_id"], said["edit_of"], said["via"]) == (edited["action_id"], card["action_id"], "page")
+        deeds = "\n".join(deed_lines(await deeds_of(product.store, run_id)))
+        assert f", an edit of {card['action_id']} by a person on the page of {said['client']}\n" in deeds
         changed = {each["name"]: (each["changed"], each["before"]) for each in edited["arguments"]}
         assert changed == {"key": (False, None), "value": (True, '"Ship on Friday."')}
         assert (await visit.choose(edited, "approve")).status_code == 200

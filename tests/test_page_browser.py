@@ -28,6 +28,7 @@ STEPS = [
     call_step("keep", "ledger.add_item", "read", key="next", value=ITEM),
     call_step("drop", "ledger.drop_item", "keep", key="plan"),
 ]
+SETTINGS: dict[str, Any] = {"approvals": {"min_answer_seconds": 0.5}, "policy": {"sinks": {"ledger.*": ["/key"]}}}
 READY = "document.querySelector('button.yes') && !document.querySelector('button.yes').disabled"
 
 FRAME = """(address) => (done) => {
@@ -42,8 +43,7 @@ FRAME = """(address) => (done) => {
 async def open_waiting(folder: Path) -> AsyncGenerator[tuple[Product, str, str]]:
     """A run that waits for a call, its page served; with the run, and an address that signs in."""
     goal = Request("Replace the plan in the ledger by what is next.")
-    settings: dict[str, Any] = {"approvals": {"min_answer_seconds": 0.5}, "policy": {"sinks": {"ledger.*": ["/key"]}}}
-    async with open_test_product(folder, script=script(*STEPS), settings=settings) as (product, _):
+    async with open_test_product(folder, script=script(*STEPS), settings=SETTINGS) as (product, _):
         run_id = await product.start(goal)
         await product.until(run_id, lambda run: run.status == "awaiting_approval")
         async with open_page(product) as place:
@@ -118,6 +118,22 @@ async def test_another_origin_and_nobodys_browser_reach_nothing(tmp_path: Path) 
         await tab.go(f"{base}/")
         await tab.until(READY)
         assert (await first_action(product, run_id)).state == "waiting"
+
+
+async def test_calls_of_a_plan_that_a_person_ticks_go_out_without_a_question(tmp_path: Path) -> None:
+    plan = script(*STEPS[:2])
+    async with open_test_product(tmp_path, script=plan, settings=SETTINGS) as (product, _), open_tab(tmp_path) as tab:
+        run_id = await product.start(Request("Replace the plan by what is next.", review_plan=True))
+        await product.until(run_id, lambda run: run.status == "awaiting_approval")
+        async with open_page(product) as place:
+            assert place is not None
+            assert product.page.port is not None
+            await enter(tab, signed_in_address(place, product.page.port, product.store.world))
+            await tab.press(".grants input[value=keep]")
+            await tab.press("button.yes")
+            run = await product.until(run_id, lambda run: run.ended)
+        asked = [action.kind for action in await product.store.actions(run_id)]
+    assert (run.status, asked) == ("succeeded", ["plan"])
 
 
 @pytest.mark.slow

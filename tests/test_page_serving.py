@@ -2,7 +2,7 @@
 
 import re
 import signal
-import stat
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +113,32 @@ async def test_a_port_that_something_else_has_is_given_up_for_another(tmp_path: 
                 assert product.page.port not in (None, taken)
                 assert product.page.port == place.port()
         assert place.move(taken) == place.port()
+
+
+@e2e
+async def test_a_port_that_something_else_has_at_the_other_loopback_address_is_given_up(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _):
+        place = Place(product.store.database.path)
+        taken = place.port()
+        with at_the_other(taken):
+            async with open_page(product):
+                assert product.page.port not in (None, taken)
+                with socket.create_connection(("::1", place.port())):
+                    pass
+
+
+def at_the_other(port: int) -> socket.socket:
+    """Something that listens at ::1."""
+    try:
+        return socket.create_server(("::1", port), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"this machine has no ::1: {error}")
+
+
+def test_where_a_machine_has_one_loopback_address_that_is_enough() -> None:
+    # One that no machine has.
+    with listening(0, also="2001:db8::1") as found:
+        assert [each.getsockname()[0] for each in found] == ["127.0.0.1"]
 
 
 async def test_without_a_port_or_a_folder_there_is_no_page_and_all_else_works(tmp_path: Path) -> None:
@@ -274,20 +300,6 @@ def test_a_person_is_taken_for_one_only_at_a_terminal(
     config = write_settings(tmp_path, script=PLAN, servers={}, settings={"approvals": {"page": page or "auto"}})
     assert called(*words, *(["--config", str(config)] if page else [])) == 2
     assert told in capsys.readouterr().err
-
-
-@e2e
-def test_approver_init_keeps_a_hash_of_the_pin_and_shows_the_seed_once(tmp_path: Path) -> None:
-    with open_terminal("approver", "init", "--totp", cwd=tmp_path) as terminal:
-        terminal.expect("PIN: ")
-        terminal.send("correct horse\n")
-        terminal.expect("confirmation: ")
-        terminal.send("correct horse\n")
-        terminal.expect("otpauth://totp/steprelay?secret=")
-        assert terminal.end() == 0
-    path = state_folder() / "approver.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "correct horse" not in terminal.seen + path.read_text()
 
 
 @e2e

@@ -183,6 +183,15 @@ async def test_no_press_counts_but_one_with_this_panels_key_for_what_it_shows(tm
         assert ["not what was shown in this panel" in text_of(each) for each in (foreign, changed)] == [True] * 2
         assert "has no 'maybe'" in text_of(unknown)
         assert (await stored(product, card)).state == "waiting"
+        tried = await refusals(product)
+    assert tried == [("panel_decide", "trusted-host")] * 6 + [("panel_state", "trusted-host")] * 2
+
+
+async def refusals(product: Product) -> list[tuple[str, str]]:
+    """What the audit says of calls that no panel made: tool and client of each."""
+    sql = "SELECT data FROM audit WHERE type = 'panel.refused' ORDER BY seq"
+    lines = [json.loads(row["data"]) for row in await product.store.database.read(lambda tx: tx.rows(sql))]
+    return [(line["tool"], line["client"]) for line in lines]
 
 
 async def test_an_edited_call_voids_what_the_panel_showed_and_is_shown_with_what_it_was(tmp_path: Path) -> None:

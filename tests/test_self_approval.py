@@ -42,7 +42,7 @@ from self_approval import (
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused
-from server.host.edits import edit_action
+from server.host.edits import Editor, edit_action
 from server.host.mcp_server import build_host_server
 from server.product import Product
 
@@ -263,7 +263,9 @@ async def test_an_edit_runs_nothing_and_asks_for_no_less(tmp_path: Path, table: 
 
 async def _edited_after_all(product: Product, as_it_was: Action) -> str:
     with pytest.raises(DecisionRefused) as caught:
-        await edit_action(product, as_it_was, {"key": "bob", "value": "anyway"}, decision="approve")
+        await edit_action(
+            product, as_it_was, {"key": "bob", "value": "anyway"}, decision="approve", editor=Editor("page", None)
+        )
     return str(caught.value)
 
 

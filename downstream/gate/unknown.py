@@ -1,5 +1,6 @@
 """Calls of which nobody knows whether they ran: a question for a person, never a silent repeat."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from downstream.door import Called, Waiting
@@ -10,6 +11,8 @@ from journal.run_journal import RunJournal
 from journal.sending import Sender
 from journal.values import Value
 
+from .approvals import approval_key
+from .policy import higher
 from .prompt_text import unknown_question
 
 _SAID: dict[str, str] = {
@@ -34,7 +37,10 @@ async def ask_what_became(journal: RunJournal, intent: Intent, *notes: str) -> A
         return said
     if (sender := await journal.sending.elsewhere(intent)) is not None:
         notes = (_may_still_send(sender), *notes)
-    asked = await journal.ask(_question(journal, intent, notes))
+    # What a yes to the call took, a yes to sending it again takes too.
+    approved = await journal.action(approval_key(intent.key))
+    level = "person" if approved is None else higher("person", approved.level)
+    asked = await journal.ask(replace(_question(journal, intent, notes), level=level))
     return Waiting(asked.id, None)
 
 

@@ -112,7 +112,7 @@ async def _decision(action: "Action", word: _Word, now: float, *, grants: bool) 
     from server.terminal.asking import ask_decision, no_of, nobody_here
     from server.terminal.filling_in import given_content
 
-    _refuse_early(action, word.choice)
+    _refuse_early(action, word)
     content = given_content(action, word.choice, word.content)
     if not word.asks:
         return Decision(no_of(action), "person", "flag" if nobody_here(os.environ) else "terminal")
@@ -129,14 +129,23 @@ def _refuse_unseen(word: _Word) -> None:
         )
 
 
-def _refuse_early(action: "Action", choice: str | None) -> None:
+def _refuse_early(action: "Action", word: _Word) -> None:
     """Raises UsageProblem before a person is asked for nothing."""
+    from journal.actions import SAYS_NO
+
+    choice = word.choice
     if action.state != "waiting":
         state = "decided" if action.state == "consumed" else action.state
         past = f"{state} ({action.choice})" if action.choice else state
         raise UsageProblem(f"action {action.id} is {past} already; runs show {action.run} tells how it went on")
     if choice is not None and choice not in action.choices:
         raise UsageProblem(f"action {action.id} has no choice {choice!r}; it has: {', '.join(action.choices)}")
+    if word.asks and action.level == "passkey" and choice not in SAYS_NO:
+        from server.installed import Spoken, installed_command
+        from server.views.action_view import how_to_decide
+
+        how = how_to_decide(action, Spoken(installed_command(), word.config))
+        raise UsageProblem(f"a terminal cannot take a yes to action {action.id}. {how}")
 
 
 async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool:
@@ -200,7 +209,7 @@ def _list(waiting: "list[Action]", config: Path | None, now: float) -> None:
     for action in waiting:
         for line in question_lines(action, now=now):
             typer.echo(line)
-        yes = typed(go_ahead(action.kind, action.tool, action.id), config)
+        yes = typed(go_ahead(action, action.id), config)
         typer.echo(f"  run {action.run}\n  {yes}")
     if not waiting:
         typer.echo("Nothing waits for a decision.")

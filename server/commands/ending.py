@@ -24,7 +24,7 @@ def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
         typer.echo(escaped(run.message))
     for action in now.actions:
         typer.echo(f"{escaped(action.tool or action.kind)} waits for a decision of level {action.level}:")
-        typer.echo(f"  {how(go_ahead(action.kind, action.tool, action.id))}")
+        typer.echo(f"  {how(go_ahead(action, action.id))}")
         typer.echo(f"  {how(f'deny {action.id}')}")
 
 

@@ -47,6 +47,7 @@ def explain(
             _echo_json(settings.outlet.json(_as_json(told, found, settings)))
         else:
             _echo(_lines(told, found, settings), settings.outlet)
+        _warn(settings)
         return ExitCode.OK
 
     run_async(work, settings)
@@ -76,9 +77,17 @@ def hold_to(
             _echo_json(settings.outlet.json({"cases": shown, **counts}))
         else:
             _echo(_test_lines(tested, settings), settings.outlet)
+        _warn(settings)
         return ExitCode.FAILED if failed else ExitCode.OK
 
     run_async(work, settings)
+
+
+def _warn(settings: "Settings") -> None:
+    from server.page.passkey_file import passkey_warnings
+
+    for text in passkey_warnings(settings.policy):
+        typer.echo(f"steprelay: {text}", err=True)
 
 
 def _arguments(text: str) -> "JsonObject":

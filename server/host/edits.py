@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from downstream.gate.prompt_text import quoted
 from journal.actions import Action, NewAction, create_action, supersede
+from journal.audit import append_audit
+from journal.audit_actions import edited_line
 from journal.database import Transaction
 from journal.errors import DecisionRefused
 from journal.values import JsonObject
@@ -16,7 +18,17 @@ class _Edit:
     new: NewAction
 
 
-async def edit_action(product: Product, action: Action, arguments: JsonObject, *, decision: str) -> None:
+@dataclass(frozen=True)
+class Editor:
+    """Who wants other arguments, for the record: by which way, and who vouches for it."""
+
+    via: str
+    client: str | None
+
+
+async def edit_action(
+    product: Product, action: Action, arguments: JsonObject, *, decision: str, editor: Editor
+) -> None:
     """Replace a waiting `call` action by one with these arguments. Raises DecisionRefused or EditRefused."""
     await product.store.check_writable(action.run)
     if decision != "approve":
@@ -31,7 +43,10 @@ async def edit_action(product: Product, action: Action, arguments: JsonObject, *
     def change(tx: Transaction) -> None:
         if not supersede(tx, edit.old):
             raise DecisionRefused(f"action {action.id} has been decided in the meantime; get_run shows it")
-        create_action(tx, action.run, edit.new, world=product.store.world, outlet=product.store.outlet)
+        world, outlet = product.store.world, product.store.outlet
+        made = create_action(tx, action.run, edit.new, world=world, outlet=outlet)
+        line = edited_line(made, via=editor.via, client=editor.client)
+        append_audit(tx, line, owner=made.owner, at=made.created_at, outlet=outlet)
 
     await product.store.database.write("edit", change)
     product.store.bell.ring(action.run)

@@ -17,7 +17,7 @@ from server.views.view_text import lines_text, view_text
 
 from .arguments import ApproveAction, CancelRun, GetRun, ListRuns, PlanAndExecute, read_arguments
 from .attach import Attachment, Host, delivered
-from .edits import edit_action
+from .edits import Editor, edit_action
 from .forms import can_be_asked
 from .progress import Progress
 
@@ -89,7 +89,8 @@ async def _approve_action(product: Product, host: Host, taken: ApproveAction) ->
     action = await product.store.action(taken.action_id)
     attachment = Attachment(product, host, action.run)
     if taken.edited_arguments is not None:
-        await edit_action(product, action, taken.edited_arguments, decision=taken.decision)
+        editor = Editor("approve_action", host.name)
+        await edit_action(product, action, taken.edited_arguments, decision=taken.decision, editor=editor)
         return await attachment.view()
     word = Word(
         action_id=taken.action_id,

@@ -6,7 +6,7 @@ import hmac
 import json
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -57,6 +57,15 @@ def new_approver(pin: str, *, with_codes: bool) -> Approver:
     salt = secrets.token_bytes(16)
     seed = base64.b32encode(secrets.token_bytes(20)).decode() if with_codes else None
     return Approver(salt, _hashed(pin, salt), seed)
+
+
+def changed_approver(present: Approver | None, pin: str, *, with_codes: bool | None) -> Approver:
+    """The approver with a new PIN, and with the codes of the present one unless something else is said of codes.
+
+    Raises BadApprover.
+    """
+    new = new_approver(pin, with_codes=bool(with_codes))
+    return replace(new, seed=present.seed) if present is not None and with_codes is None else new
 
 
 def kept_approver() -> Approver | None:

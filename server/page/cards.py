@@ -19,6 +19,7 @@ from journal.outlet import Outlet
 from journal.runs import Run
 from journal.steps import StepRow
 from journal.values import CLEAN, Json, JsonObject
+from server.granting import NotOffered, Offer
 from server.views.action_view import time_text, without_secrets
 from server.views.words import cost, counted, one_line, tokens
 
@@ -36,12 +37,14 @@ _LABELS = {"not_done": "It did not happen", "done": "It happened", "retry": "Sen
 
 @dataclass(frozen=True)
 class Background:
-    """What an action is shown against: its run's steps, and the action that it is an edit of."""
+    """What an action is shown against: its run's steps, the action that it is an edit of, and for a plan its calls
+    that a person may grant."""
 
     outlet: Outlet
     steps: Sequence[StepRow] = ()
     before: Action | None = None
     editable: bool = False
+    offers: Sequence[Offer | NotOffered] = ()
 
 
 def run_card(run: Run, steps: Sequence[StepRow], usage: Usage, *, outlet: Outlet) -> JsonObject:
@@ -79,7 +82,8 @@ def action_card(action: Action, behind: Background) -> JsonObject:
         "step": None if action.step is None else f"{action.step}: {_shown(step.title)}" if step else action.step,
         "arguments": [] if action.kind == "form" else _arguments(plain, names, before),
         "fields": [_field(field) for field in Form(plain).fields] if action.kind == "form" else [],
-        "choices": [{"name": name, "label": _label(name), "no": name in SAYS_NO} for name in action.choices],
+        "choices": [{"name": name, "label": _label(name, action), "no": name in SAYS_NO} for name in action.choices],
+        "grants": [_offer(offer) for offer in behind.offers],
         "digest": action.hash,
         "expires_at": None if action.expires_at is None else time_text(action.expires_at),
         "edited": action.edit_of is not None,
@@ -184,8 +188,22 @@ def _field(field: Field) -> JsonObject:
     }
 
 
-def _label(choice: str) -> str:
-    return _LABELS.get(choice, choice.capitalize())
+def _offer(offer: Offer | NotOffered) -> JsonObject:
+    """A call of a plan; without arguments, and with the reason, where it will be asked about anyhow."""
+    if isinstance(offer, NotOffered):
+        return {"step": offer.step, "tool": escaped(offer.tool), "why": offer.why, "arguments": []}
+    why = "what another step fills in is not known yet" if offer.filled else None
+    return {
+        "step": offer.step,
+        "tool": f"{escaped(offer.tool.full_name)} ({offer.tool.class_})",
+        "why": why,
+        "arguments": argument_lines(offer.arguments, offer.first),
+    }
+
+
+def _label(choice: str, action: Action) -> str:
+    label = _LABELS.get(choice, choice.capitalize())
+    return f"{label} with passkey" if action.level == "passkey" and choice not in SAYS_NO else label
 
 
 def _shown(text: str) -> str:

@@ -1,20 +1,27 @@
 """What a person may do at the page: see all that waits, decide it, and ask for a call with other arguments."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from downstream.gate.forms import checked_content
+from downstream.gate.grants import exactly
 from downstream.servers.catalogue import remembered_tools
 from downstream.servers.confirmed import NotToConfirm, confirm, confirmed_classes
 from downstream.tools import Tool, ToolClass
 from journal.actions import SAYS_NO, Action, Decision
 from journal.errors import DecisionRefused, UnknownId
+from journal.grants import Grant
 from journal.steps import StepRow
 from journal.values import Json, JsonObject
-from server.host.edits import edit_action
+from server.granting import Granter, Life, NotOffered, Offer, grant_of, plan_digest
+from server.host.edits import Editor, edit_action
 from server.product import Product
 from server.views.view import needed_settings, run_lines
+from server.views.words import counted
 
 from .cards import Background, action_card, run_card, tool_card
+from .passkey_file import passkeys_missing
+from .passkeys import Passkeys, approving, mark_of
 from .seen import Seen
 
 _RECENT = 12
@@ -22,13 +29,18 @@ _RECENT = 12
 
 @dataclass(frozen=True)
 class Asked:
-    """A decision as it came from a browser; `digest` is the hash of the action that was shown there."""
+    """A decision as it came from a browser; `digest` is the hash of the action that was shown there.
+
+    `passkey` is what a passkey signed for it, `grants` the steps of a plan whose calls need no further question.
+    """
 
     action_id: str
     choice: str
     digest: str
     note: str | None = None
     content: Json = None
+    passkey: JsonObject | None = None
+    grants: tuple[str, ...] = ()
 
 
 class Desk:
@@ -36,7 +48,7 @@ class Desk:
 
     def __init__(self, product: Product) -> None:
         self._product = product
-        self._store = product.store
+        self.store = product.store
         self._seen = Seen()
 
     @property
@@ -46,14 +58,14 @@ class Desk:
 
     def plain(self, text: str) -> str:
         """The text without secrets."""
-        return self._store.outlet.text(text)
+        return self.store.outlet.text(text)
 
     async def state(self, *, by: str) -> JsonObject:
         """All that waits, by run, and the latest runs. What it holds counts as shown from now on."""
-        waiting = await self._store.waiting_actions()
-        self._seen.note(waiting, by, now=self._store.world.monotonic())
+        waiting = await self.store.waiting_actions()
+        self._seen.note(waiting, by, now=self.store.world.monotonic())
         runs = [await self._run(run_id, waiting) for run_id in dict.fromkeys(action.run for action in waiting)]
-        lines = await run_lines(self._store, await self._store.runs(limit=_RECENT))
+        lines = await run_lines(self.store, await self.store.runs(limit=_RECENT))
         recent: list[JsonObject] = [line.model_dump(mode="json") for line in lines]
         return {"runs": [run for run in runs if run is not None], "recent": recent}
 
@@ -62,49 +74,61 @@ class Desk:
         card, _ = await self._run_card(run_id)
         return card
 
-    async def decide(self, asked: Asked, *, by: str) -> JsonObject:
-        """Record a person's decision. Raises UnknownId, DecisionRefused, LevelTooLow or ContentUnfit."""
-        action = await self._as_shown(asked.action_id, asked.digest)
+    async def decide(self, asked: Asked, passkeys: Passkeys, *, by: str) -> JsonObject:
+        """Record a person's decision, with what they grant of a plan.
+
+        Raises UnknownId, DecisionRefused, LevelTooLow, SignInRefused or ContentUnfit.
+        """
+        action = await self.as_shown(asked.action_id, asked.digest)
         if asked.choice not in SAYS_NO:
             self._check_seen(action, by)
         content = checked_content(action, asked.choice, asked.content)
-        await self._product.decide(action, Decision(asked.choice, "person", "page", asked.note, content, by))
-        run = await self._store.run(action.run)
+        decision = Decision(asked.choice, "person", "page", asked.note, content, by)
+        grants = await self._granted(action, asked.grants) if asked.choice == "approve" else []
+        if action.level == "passkey" and asked.choice not in SAYS_NO and asked.passkey is not None:
+            used = await passkeys.check(approving(action, asked.choice), asked.passkey, by=by)
+            decision = replace(decision, level="passkey", via="passkey", client=mark_of(used))
+        await self._product.decide(action, decision, grants=grants)
+        return {"message": self.store.outlet.text(await self._recorded(action, asked.choice, len(grants)))}
+
+    async def _recorded(self, action: Action, choice: str, granted: int) -> str:
+        run = await self.store.run(action.run)
         if run.ended:
-            return {"message": "Recorded. Its run has ended, so nothing is sent."}
-        needed = await needed_settings(self._store, run)
+            return "Recorded. Its run has ended, so nothing is sent."
+        needed = await needed_settings(self.store, run)
+        given = f" {counted(granted, 'call')} granted." if granted else ""
         waits = f" Its run goes on once a process with {needed} is alive." if needed else ""
-        return {"message": self._store.outlet.text(f"Recorded: {asked.choice}.{waits}")}
+        return f"Recorded: {choice}.{given}{waits}"
 
     async def edit(self, action_id: str, digest: str, arguments: JsonObject, *, by: str) -> JsonObject:
         """Have a call wait with other arguments; nothing runs. Raises UnknownId, DecisionRefused or EditRefused."""
-        action = await self._as_shown(action_id, digest)
+        action = await self.as_shown(action_id, digest)
         self._check_seen(action, by)
-        await edit_action(self._product, action, arguments, decision="approve")
+        await edit_action(self._product, action, arguments, decision="approve", editor=Editor("page", by))
         return {"message": "Nothing has run. The call with your arguments waits now."}
 
     async def unknown_tools(self) -> list[JsonObject]:
         """The tools whose servers say nothing of them, until a person has said what they are."""
-        return [tool_card(tool, outlet=self._store.outlet) for tool in await self._unknown()]
+        return [tool_card(tool, outlet=self.store.outlet) for tool in await self._unknown()]
 
     async def confirm(self, pin: str, class_: ToolClass, *, by: str) -> JsonObject:
         """Take a person's word on what a tool of this definition is. Raises NotToConfirm."""
         tool = next((tool for tool in await self._unknown() if tool.pin == pin), None)
         if tool is None:
             raise NotToConfirm("no tool of this definition waits to be classed; look at the list again")
-        for run_id in await confirm(self._store, tool, class_, client=by):
+        for run_id in await confirm(self.store, tool, class_, client=by):
             await self._product.engine.wake(run_id)
         return {"message": f"{tool.full_name} is {class_} from now on, as long as its definition stays."}
 
     async def _unknown(self) -> list[Tool]:
-        remembered = self._store.remembered
+        remembered = self.store.remembered
         tools = await remembered_tools(remembered, self._product.settings.servers)
         confirmed = await confirmed_classes(remembered)
         return [tool for tool in tools if tool.class_ == "unknown" and tool.pin not in confirmed]
 
     async def _run_card(self, run_id: str) -> tuple[JsonObject, list[StepRow]]:
-        run, steps = await self._store.run(run_id), await self._store.steps(run_id)
-        return run_card(run, steps, await self._store.usage(run), outlet=self._store.outlet), steps
+        run, steps = await self.store.run(run_id), await self.store.steps(run_id)
+        return run_card(run, steps, await self.store.usage(run), outlet=self.store.outlet), steps
 
     async def _run(self, run_id: str, waiting: list[Action]) -> JsonObject | None:
         try:
@@ -116,15 +140,41 @@ class Desk:
         return card | {"actions": actions}
 
     async def _card(self, action: Action, steps: list[StepRow]) -> JsonObject:
-        before = None if action.edit_of is None else await self._store.action(action.edit_of)
-        return action_card(action, Background(self._store.outlet, steps, before, editable=True))
+        before = None if action.edit_of is None else await self.store.action(action.edit_of)
+        offers = tuple(await self._offers(action))
+        card = action_card(action, Background(self.store.outlet, steps, before, editable=True, offers=offers))
+        if action.level != "passkey" or (why := passkeys_missing()) is None:
+            return card
+        return card | {"told": [*card["told"], f"A yes takes a passkey, and {why}."]}
 
-    async def _as_shown(self, action_id: str, digest: str) -> Action:
-        action = await self._store.action(action_id)
+    async def _offers(self, action: Action) -> list[Offer | NotOffered]:
+        """The calls of a plan that waits which would be asked about; none under settings that are not the run's."""
+        settings, run = self._product.settings, await self.store.run(action.run)
+        if action.kind != "plan" or run.fingerprint != settings.fingerprint:
+            return []
+        tools = await remembered_tools(self.store.remembered, settings.servers)
+        return Granter.of(settings, tools, self.store.outlet).offers(action.arguments["steps"], goal=run.goal)
+
+    async def _granted(self, action: Action, steps: Sequence[str]) -> list[Grant]:
+        """One-use grants for exactly these calls of a plan. Raises DecisionRefused for one that is not offered."""
+        if not steps:
+            return []
+        offers = {offer.step: offer for offer in await self._offers(action) if isinstance(offer, Offer)}
+        if unknown := [step for step in steps if step not in offers or offers[step].filled]:
+            raise DecisionRefused(f"step {unknown[0]} cannot be granted here; nothing was decided")
+        plan = plan_digest(action.arguments["steps"])
+        return [
+            grant_of(offers[step], exactly(offers[step].arguments), plan=plan, life=Life(), world=self.store.world)
+            for step in dict.fromkeys(steps)
+        ]
+
+    async def as_shown(self, action_id: str, digest: str) -> Action:
+        """The action, if it is what was shown. Raises UnknownId, DecisionRefused."""
+        action = await self.store.action(action_id)
         if action.hash != digest:
             raise DecisionRefused(f"action {action_id} is not what was shown; look at it again, then decide")
         return action
 
     def _check_seen(self, action: Action, by: str) -> None:
         """Raises DecisionRefused for a yes that came before anybody could have read what it is about."""
-        self._seen.check(action, by, now=self._store.world.monotonic(), least=self.min_seconds)
+        self._seen.check(action, by, now=self.store.world.monotonic(), least=self.min_seconds)

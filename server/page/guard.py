@@ -1,10 +1,10 @@
-"""The door of the page: only this machine's own address, only the page's own script, and nothing to build on."""
+"""The door of the page: only this machine's own addresses, only the page's own script, and nothing to build on."""
 
 from collections.abc import Iterator
 
 from server.host.bearer import Application, Message, Receive, Send
 
-from .link import HOST
+from .link import HOST, SITE
 
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -30,7 +30,7 @@ class Guard:
 
     def __init__(self, app: Application, *, port: int) -> None:
         self._app = app
-        self._host = f"{HOST}:{port}"
+        self._hosts = [f"{name}:{port}" for name in (HOST, SITE)]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         async def send_marked(message: Message) -> None:
@@ -46,10 +46,11 @@ class Guard:
             await send_marked({"type": "http.response.body", "body": _REFUSED})
 
     def _is_our_own(self, scope: Message) -> bool:
-        if list(_values(scope, "host")) != [self._host]:
+        hosts = list(_values(scope, "host"))
+        if len(hosts) != 1 or hosts[0] not in self._hosts:
             return False
         origins, sites = list(_values(scope, "origin")), list(_values(scope, "sec-fetch-site"))
-        if any(origin != f"http://{self._host}" for origin in origins):
+        if any(origin != f"http://{hosts[0]}" for origin in origins):
             return False
         if scope["method"] not in ("GET", "HEAD"):
             return len(origins) == 1 and all(site == "same-origin" for site in sites)

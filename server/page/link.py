@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 HOST = "127.0.0.1"
+SITE = "localhost"
+"""The same machine by the name that passkeys are for: they want one."""
 
 
 @dataclass

@@ -1,10 +1,12 @@
 """Where the page is found: a port on loopback that stays the same for a store, whichever process serves it."""
 
+import errno
 import hashlib
 import hmac
 import secrets
 import socket
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -17,6 +19,8 @@ from .link import HOST
 _LOWEST, _HIGHEST = 20_000, 32_000
 """Below the ports that systems give away for outgoing connections."""
 _ANSWER_SECONDS = 2.0
+_SIXTH = "::1"
+_NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class Place:
@@ -63,6 +67,17 @@ class Place:
         return answer.endswith(f"\r\n\r\n{self.proof(nonce)}".encode())
 
 
-def listening(port: int) -> socket.socket:
-    """Raises OSError where the port is taken."""
-    return socket.create_server((HOST, port))
+@contextmanager
+def listening(port: int, *, also: str = _SIXTH) -> Generator[list[socket.socket]]:
+    """The port at both loopback addresses, or at the one that this machine has, until the block ends.
+
+    Browsers look for `localhost` at either, so nobody else may have the other. Raises OSError where it is taken.
+    """
+    with ExitStack() as stack:
+        found = [stack.enter_context(socket.create_server((HOST, port)))]
+        try:
+            found.append(stack.enter_context(socket.create_server((also, port), family=socket.AF_INET6)))
+        except OSError as error:
+            if error.errno not in _NO_SUCH_ADDRESS:
+                raise
+        yield found

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import anyio
 import anyio.to_thread
@@ -81,23 +81,23 @@ async def _serve_in_turn(product: Product, place: Place, known: anyio.Event) -> 
     moves = tries = 0
     while moves < _MOST_PORTS:
         port = place.port()
-        if (listener := _free(port)) is not None:
-            with listener:
+        with ExitStack() as stack:
+            if (listeners := _free(port, stack)) is not None:
                 product.page.port = port
                 known.set()
-                await _serve(Guard(build_app(desk, sessions, place.proof, port=port), port=port), listener)
-        elif tries % _TRIES == 0 and not await place.is_ours(port):
-            product.page.port, moves = None, moves + 1
-            place.move(port)
-        else:
-            product.page.port, tries = port, tries + 1
-            known.set()
-            await anyio.sleep(_AGAIN_SECONDS)
+                await _serve(Guard(build_app(desk, sessions, place.proof, port=port), port=port), listeners)
+            elif tries % _TRIES == 0 and not await place.is_ours(port):
+                product.page.port, moves = None, moves + 1
+                place.move(port)
+            else:
+                product.page.port, tries = port, tries + 1
+                known.set()
+                await anyio.sleep(_AGAIN_SECONDS)
 
 
-def _free(port: int) -> socket.socket | None:
+def _free(port: int, stack: ExitStack) -> list[socket.socket] | None:
     try:
-        return listening(port)
+        return stack.enter_context(listening(port))
     except OSError:
         return None
 
@@ -110,7 +110,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(app: Guard, listener: socket.socket) -> None:
+async def _serve(app: Guard, listeners: list[socket.socket]) -> None:
     """Serve until cancelled; requests that have begun are answered within a second."""
     server = _Server(
         uvicorn.Config(
@@ -122,7 +122,7 @@ async def _serve(app: Guard, listener: socket.socket) -> None:
 
     async def serve() -> None:
         with anyio.CancelScope(shield=True):
-            await server.serve(sockets=[listener])
+            await server.serve(sockets=listeners)
         ended.set()
 
     async with open_tasks() as group:

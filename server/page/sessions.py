@@ -77,14 +77,18 @@ class Sessions:
         approver = kept_approver()
         if approver is None:
             raise SignInRefused("no PIN was set up; `steprelay approver init` does, or type `steprelay ui`")
+        await self.check_pin(approver, pin)
+        begun = _new()
+        await self._keep(begun, approver)
+        return begun
+
+    async def check_pin(self, approver: Approver, pin: str) -> None:
+        """Raises SignInRefused."""
 
         async def check() -> bool:
             return await anyio.to_thread.run_sync(approver.is_pin, pin)
 
         await tried(self._store, check, what="the PIN")
-        begun = _new()
-        await self._keep(begun, approver)
-        return begun
 
     async def find(self, cookie: str, key: str) -> SignedIn | None:
         """Who holds this cookie and key; None for nobody, for a session that is over, or begun under another PIN."""

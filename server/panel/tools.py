@@ -7,13 +7,14 @@ from typing import Any, Generic, TypeVar
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
+from journal.audit import AuditLine
 from journal.values import JsonObject
 from server.host.arguments import read_arguments
 from server.host.attach import Host
 from server.page.desk import Asked
 from server.product import Product
 
-from .panel import Panel
+from .panel import NotThePanel, Panel
 from .resource import PANEL_META, PANEL_URI
 
 _APP_ONLY = PANEL_META | {"ui": {"resourceUri": PANEL_URI, "visibility": ["app"]}}
@@ -67,7 +68,12 @@ class PanelTool(Generic[Taken]):
     async def call(self, panel: Panel, product: Product, host: Host, arguments: dict[str, Any]) -> CallToolResult:
         """Raises ToolError for arguments that do not fit, and SteprelayError for calls that are refused."""
         taken = read_arguments(self.name, self.takes, arguments)
-        panel.check(host, run_id=taken.run_id, view_key=taken.view_key)
+        try:
+            panel.check(host, run_id=taken.run_id, view_key=taken.view_key)
+        except NotThePanel:
+            # Whoever looks back should see that something else than the panel has tried.
+            await product.store.note(AuditLine("panel.refused", {"tool": self.name, "client": host.name}))
+            raise
         given = await self.run(panel, product, host, taken)
         text = TextContent(type="text", text="This is for steprelay's panel; get_run shows the run.")
         return CallToolResult(content=[text], structured_content=given)

@@ -44,10 +44,12 @@ async def ask_decision(
     for line in question_lines(action, now=now):
         typer.echo(line)
     also = (GRANT,) if grants and action.kind == "plan" else ()
+    if action.level == "passkey":
+        typer.echo("A yes takes a passkey, on the page; here you can only say no.")
     if also:
         typer.echo("(Or grant: approve the plan, and say call by call what may run without a question.)")
     if choice is None:
-        choice = await _choose(action, also)
+        choice = await _choose(action.choices if action.level != "passkey" else (no_of(action),), also)
     elif not await confirm(f"{choice} it?"):
         choice = None
     try:
@@ -118,8 +120,8 @@ def _beside(head: str, lines: Sequence[str]) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{line}" for number, line in enumerate(lines)]
 
 
-async def _choose(action: Action, also: Sequence[str]) -> str | None:
-    offered = (*action.choices, LATER)
+async def _choose(choices: Sequence[str], also: Sequence[str]) -> str | None:
+    offered = (*choices, LATER)
     while True:
         typer.echo(f"{', '.join(offered[:-1])} or {LATER}? ", nl=False)
         answer = await read_line()
@@ -127,7 +129,7 @@ async def _choose(action: Action, also: Sequence[str]) -> str | None:
             typer.echo()
             return None
         word = answer.strip().lower()
-        choice = word if word in also else _meant(word, action.choices)
+        choice = word if word in also else _meant(word, choices)
         if choice is not None:
             return None if choice == LATER else choice
 

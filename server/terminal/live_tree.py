@@ -79,7 +79,7 @@ class LiveTree:
                 f"   ‖ {escaped(action.tool or action.kind)} waits for a decision of level {action.level}:",
                 style="yellow",
             )
-            words = go_ahead(action.kind, action.tool, action.id)
+            words = go_ahead(action, action.id)
             yield Text(f"     {self.how(words) if self.how else ''}", style="yellow", overflow="fold")
 
     def _step(self, step: StepRow, now: Snapshot, *, width: int, branch: str, spinner: Text) -> Text:

@@ -10,6 +10,7 @@ from journal.actions import Action
 from journal.canonical import canonical
 from journal.outlet import Outlet
 from server.installed import Spoken
+from server.page.passkey_file import passkeys_missing
 
 from .run_view import ActionView
 from .words import go_ahead
@@ -71,15 +72,24 @@ def action_view(shown: ShownAction, spoken: Spoken) -> ActionView:
 
 def how_to_decide(action: Action, spoken: Spoken) -> str:
     """What a person types to decide."""
-    yes = go_ahead(action.kind, action.tool, action.id)
+    if action.level == "passkey":
+        return f"{yes_by_passkey(spoken)} (no: {spoken(f'deny {action.id}')})"
+    yes = go_ahead(action, action.id)
     return f"In a terminal: {spoken(yes)} (or: {spoken(f'deny {action.id}')})"
 
 
+def yes_by_passkey(spoken: Spoken) -> str:
+    """How a person says yes to what takes a passkey; with what is missing, where nobody can yet."""
+    why = passkeys_missing()
+    return f"With a passkey only: `{spoken('ui')}` opens the page, signed in{f'; but {why}' if why else ''}"
+
+
 def with_page(action: ActionView, address: str | None) -> ActionView:
-    """The action with its address on the page before the command, where the page is served and can decide it."""
+    """The action with its address on the page before the rest, where the page is served and can decide it."""
     if address is None or action.kind == "login":
         return action
-    return action.model_copy(update={"how": f"On the page: {address} or i{action.how[1:]}"})
+    other = "" if action.level == "passkey" else "or "
+    return action.model_copy(update={"how": f"On the page: {address} {other}{action.how[0].lower()}{action.how[1:]}"})
 
 
 def next_for(shown: ShownAction) -> str:

@@ -25,6 +25,7 @@ _WAYS = {
     "form": "in a form of the host",
     "terminal": "by a person at a terminal",
     "page": "by a person on the page",
+    "passkey": "by passkey on the page",
     "panel": "in the panel",
     "flag": "by a flag of the command",
     "login": "by the login itself",
@@ -53,10 +54,14 @@ async def deeds_of(store: Store, run_id: str) -> Deeds:
     actions, intents = await store.actions(run_id), await store.intents(run_id)
     lines = await store.database.read(lambda tx: lines_about(tx, run_id))
     decided = {line["data"]["action_id"]: line["data"] for line in lines if line["type"] == "action.decided"}
+    edited = {line["data"]["action_id"]: line["data"] for line in lines if line["type"] == "action.edited"}
     begun = {line["data"]["call"]: line["data"] for line in lines if line["type"] == "intent.begun"}
     return Deeds(
         run_id,
-        tuple(store.outlet.foreign(_action(action, decided.get(action.id, {}))) for action in actions),
+        tuple(
+            store.outlet.foreign(_action(action, decided.get(action.id, {}), edited.get(action.id)))
+            for action in actions
+        ),
         tuple(store.outlet.foreign(_effect(intent, begun.get(intent.call, {}))) for intent in intents),
     )
 
@@ -77,7 +82,7 @@ def deed_lines(deeds: Deeds) -> list[str]:
     return [escaped(line) for _, lines in sorted(found, key=lambda each: each[0]) for line in (*lines, "")][:-1]
 
 
-def _action(action: Action, told: JsonObject) -> JsonObject:
+def _action(action: Action, told: JsonObject, edited: JsonObject | None) -> JsonObject:
     decision: JsonObject | None = None
     if action.choice is not None and action.decided_at is not None:
         decision = {
@@ -100,6 +105,7 @@ def _action(action: Action, told: JsonObject) -> JsonObject:
         "reasons": list(action.reasons),
         "digest": action.hash[:8],
         "edit_of": action.edit_of,
+        "edited_by": None if edited is None else {name: edited[name] for name in ("via", "client")},
         "asked_at": time_text(action.created_at),
         "state": action.state,
         "decision": decision,
@@ -129,7 +135,7 @@ def _effect(intent: Intent, told: JsonObject) -> JsonObject:
 
 def _asked(action: JsonObject) -> list[str]:
     what = f"call {action['tool']} ({action['effect']})" if action["kind"] == "call" else action["kind"]
-    edited = f", an edit of {action['edit_of']}" if action["edit_of"] else ""
+    edited = f", an edit of {action['edit_of']}{_by(action['edited_by'])}" if action["edit_of"] else ""
     lines = [
         f"{action['action_id']}  {what}{_of_step(action)}{edited}",
         f"  asked     {action['asked_at']}, needs a yes of level {action['level']}",
@@ -143,13 +149,20 @@ def _decided(action: JsonObject) -> str:
     decision: JsonObject | None = action["decision"]
     if decision is None:
         return _STATES[action["state"]]
-    client = f" of {decision['client']}" if decision["client"] else ""
     note = f", saying {json.dumps(decision['note'], ensure_ascii=False)}" if decision["note"] else ""
     void = "; it was not used, since another question took its place" if action["state"] == "superseded" else ""
     return (
-        f"{decision['choice']}, {_WAYS.get(decision['via'], decision['via'])}{client}, level {decision['level']}, "
+        f"{decision['choice']},{_by(decision)}, level {decision['level']}, "
         f"{decision['at']}, after {decision['seconds']:g} s{note}{void}"
     )
+
+
+def _by(said: JsonObject | None) -> str:
+    """By which way it came, and who vouches for it, behind a space; nothing where that was not written down."""
+    if said is None:
+        return ""
+    client = f" of {said['client']}" if said["client"] else ""
+    return f" {_WAYS.get(said['via'], said['via'])}{client}"
 
 
 def _unasked(effect: JsonObject) -> list[str]:

@@ -100,5 +100,5 @@ def _action_lines(action: ActionView, how: Callable[[str], str]) -> list[str]:
     name = escaped(action.tool or action.kind)
     head = f"waits    {name} ({action.kind}, level {action.level}): {' or '.join(action.choices)}"
     lines = ["", head, *(f"  ! {escaped(one_line(reason))}" for reason in action.reasons)]
-    yes = go_ahead(action.kind, action.tool, action.action_id)
+    yes = go_ahead(action, action.action_id)
     return [*lines, f"  {how(yes)}", f"  {how(f'deny {action.action_id}')}"]

@@ -1,6 +1,13 @@
 """Marks, amounts and times in the words of the command line."""
 
+from typing import TYPE_CHECKING
+
 from journal.ledger import Usage
+
+if TYPE_CHECKING:
+    from journal.actions import Action
+
+    from .run_view import ActionView
 
 MARKS = {
     "succeeded": "✔",
@@ -49,6 +56,10 @@ def ended_as(status: str, reason: str | None) -> str:
     return status if reason in (None, "done", status) else f"{status} ({reason})"
 
 
-def go_ahead(kind: str, tool: str | None, action_id: str) -> str:
-    """The words of the command by which a waiting action goes on."""
-    return f"servers login {(tool or '').partition('.')[0]}" if kind == "login" else f"approve {action_id}"
+def go_ahead(action: "Action | ActionView", action_id: str) -> str:
+    """The words of the command by which a waiting action goes on; what needs a passkey does on the page."""
+    if action.level == "passkey":
+        return "ui"
+    return (
+        f"servers login {(action.tool or '').partition('.')[0]}" if action.kind == "login" else f"approve {action_id}"
+    )

@@ -21,9 +21,12 @@
   const does = {
     minSeconds: 0,
     asksCodes: false,
-    async decide(action, choice, { note, content, code }) {
+    async decide(action, choice, { note, content, code, grants }) {
       const { action_id, digest } = action;
-      const told = await ask("/api/decide", { action_id, choice, digest, note: note || null, content, code });
+      const takesPasskey = action.level === "passkey" && !action.choices.find((each) => each.name === choice).no;
+      const passkey = takesPasskey
+        ? await steprelayPasskeys.sign(await ask("/api/passkeys/approve", { action_id, choice, digest })) : null;
+      const told = await ask("/api/decide", { action_id, choice, digest, note: note || null, content, code, grants, passkey });
       soon();
       return told.message;
     },
@@ -63,6 +66,12 @@
     }
   }
 
+  const keys = steprelayPasskeys.section({
+    ask,
+    get asksCodes() { return does.asksCodes; },
+    changed: () => { keys.draw().catch((error) => notice(error.message)); },
+  });
+
   async function lookAtTools() {
     const { tools, classes } = await ask("/api/tools");
     const there = new Map([...$("unknown").children].map((card) => [card.dataset.pin, card]));
@@ -78,7 +87,7 @@
     if (yes) return;
     for (const block of blocks.values()) block.remove();
     blocks = new Map();
-    $("recent").hidden = $("tools").hidden = true;
+    $("recent").hidden = $("tools").hidden = $("passkeys").hidden = true;
     looks = 0;
     $("headline").textContent = "";
     $("how-in").textContent = data.pin ? "Type your PIN to see and decide what waits."
@@ -92,7 +101,10 @@
       const state = await ask("/api/state");
       signedIn(true);
       draw(state);
-      if (looks++ % TOOL_LOOKS === 0) await lookAtTools();
+      if (looks++ % TOOL_LOOKS === 0) {
+        await lookAtTools();
+        await keys.draw();
+      }
     } catch (error) {
       if (error.status === 401) return signedIn(false, error.data);
       $("headline").textContent = error.status ? error.message : "steprelay does not answer; trying again.";
@@ -132,6 +144,7 @@
     return code ? enter({ code }) : look();
   }
 
+  $("keys").append(keys.box);
   // An address with another code, in the tab that has the page already, loads nothing anew.
   addEventListener("hashchange", begin);
   begin();

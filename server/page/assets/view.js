@@ -125,20 +125,39 @@ const steprelayView = (() => {
     return [box, content];
   }
 
-  // `does.decide(action, choice, {note, content, code})` and `does.edit(action, arguments)` give promises of a message.
+  // What a card is drawn anew for; all else of an action stays as it is.
+  function shownAs(action) { return [action.action_id, action.digest, ...action.told].join("\n"); }
+
+  // The calls of a plan that a person may grant with their yes, and the steps of those that they ticked.
+  function grantBoxes(grants) {
+    const box = el("div", { class: "grants" });
+    const boxes = [];
+    if (grants.length) box.append(el("p", { class: "muted", text: "With the plan, let these calls go out once without a question:" }));
+    for (const grant of grants) {
+      const tick = el("input", { type: "checkbox", value: grant.step, ...(grant.why === null ? {} : { disabled: "" }) });
+      boxes.push(tick);
+      box.append(el("label", {}, tick, ` ${grant.step}: ${grant.tool}`,
+        grant.why === null ? null : el("small", { class: "muted", text: ` will be asked: ${grant.why}` })));
+      if (grant.why === null) box.append(el("pre", { text: grant.arguments.join("\n") }));
+    }
+    return [box, () => boxes.filter((tick) => tick.checked).map((tick) => tick.value)];
+  }
+
+  // `does.decide(action, choice, {note, content, code, grants})` and `does.edit(action, arguments)` give promises of a message.
   function actionCard(action, does) {
     const said = el("p", { class: "muted", role: "status" });
     const [fields, content] = formFields(action.fields);
+    const [grants, granted] = grantBoxes(does.edit ? action.grants : []);
     const note = el("input", { type: "text", maxlength: "2000", autocomplete: "off" });
     const code = el("input", { type: "text", inputmode: "numeric", maxlength: "6", autocomplete: "one-time-code" });
     const buttons = el("div", { class: "buttons" });
-    const card = el("article", { class: "action", id: action.action_id, "data-digest": action.digest },
+    const card = el("article", { class: "action", id: action.action_id, "data-as": shownAs(action) },
       el("h3", {}, el("span", { class: `badge ${action.effect ?? action.kind}`, text: action.effect ?? action.kind }),
         action.title),
       el("ul", { class: "reasons" }, ...action.reasons.map((reason) => el("li", { text: reason }))),
       action.told.length ? el("p", { class: "told", text: action.told.join("\n") }) : null,
       el("table", { class: "arguments" }, el("tbody", {}, ...action.arguments.map(argumentRow))),
-      fields,
+      fields, grants,
       el("div", { class: "more" },
         action.kind === "form" ? null : el("label", {}, "Note ", note),
         does.asksCodes ? el("label", {}, "Code of the authenticator app ", code) : null),
@@ -160,7 +179,8 @@ const steprelayView = (() => {
       if (!choice.no) ready.push(button);
       button.addEventListener("click", (event) => carryOut(event, () => {
         const filled = choice.name === "submit" && action.fields.length ? content() : null;
-        return does.decide(action, choice.name, { note: note.value, content: filled, code: code.value });
+        return does.decide(action, choice.name, { note: note.value, content: filled, code: code.value,
+          grants: choice.name === "approve" ? granted() : [] });
       }));
       buttons.append(button);
     }
@@ -214,8 +234,8 @@ const steprelayView = (() => {
       graph.dataset.plan = plan;
       graph.replaceChildren(...(run.steps.length ? [planGraph(run.steps)] : []));
     }
-    const there = new Map([...actions.children].map((card) => [`${card.id} ${card.dataset.digest}`, card]));
-    const cards = run.actions.map((a) => there.get(`${a.action_id} ${a.digest}`) ?? actionCard(a, does));
+    const there = new Map([...actions.children].map((card) => [card.dataset.as, card]));
+    const cards = run.actions.map((a) => there.get(shownAs(a)) ?? actionCard(a, does));
     for (const card of there.values()) if (!cards.includes(card)) card.remove();
     cards.forEach((card, number) => {
       if (actions.children[number] !== card) actions.insertBefore(card, actions.children[number] ?? null);
@@ -260,5 +280,5 @@ const steprelayView = (() => {
       el("div", { class: "buttons" }, select, confirm), said);
   }
 
-  return { runBlock, recentRuns, toolCard, planGraph, isPressed };
+  return { el, runBlock, recentRuns, toolCard, planGraph, isPressed };
 })();
