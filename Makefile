@@ -12,7 +12,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of processes; where no bytecode may be kept, each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench chaos check clean demo format lint lock mypy pyright soak test test-slow
+.PHONY: bench chaos check clean demo eval format lint lock mypy pyright soak test test-local-model test-slow
 
 check: lint
 	$(BIN)/pytest -q -n 2 -m "not slow and not e2e"
@@ -32,9 +32,21 @@ test: lint
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
 
+# Real models on this machine; says first what it downloads. `make test-local-model MODEL=qwen GOALS=3 SECONDS=600`, or
+# STEPRELAY_LOCAL_MODEL=/path/to/file.gguf. STEPRELAY_KEEP=FOLDER keeps what each run said.
+test-local-model: $(READY)
+	PYTHONPATH=.:tests/support $(BIN)/python -m tests.local_model $(if $(MODEL),--model $(MODEL)) \
+		$(if $(GOALS),--goals $(GOALS)) $(if $(SECONDS),--seconds $(SECONDS))
+
 # Some minutes on a machine that does nothing else; `make bench QUICK=1` is rough and takes one.
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(QUICK),--quick,--write)
+
+# 55 goals over real tool servers with one model: `make eval MODEL=anthropic/claude-sonnet-4-6`, or CONFIG=steprelay.yaml;
+# GOALS=needle,extension, REPEAT=3 and MORE="--resume --write" too. Without a model, a scripted one checks the kit itself.
+eval: $(READY)
+	$(BIN)/python -m benchmarks.evaluation $(if $(MODEL),--model $(MODEL)) $(if $(CONFIG),--config $(CONFIG)) \
+		$(if $(GOALS),--goals $(GOALS)) $(if $(REPEAT),--repeat $(REPEAT)) $(MORE)
 
 # 200 kills with one, two and three processes: `make chaos SEED=7 KILLS=50 PROCESSES=2`. What went wrong is kept.
 chaos: $(READY)

@@ -10,7 +10,7 @@ from . import at_once, calls, idle, startup, steps, wake
 from .machine import described
 from .places import Places, open_places
 from .sizes import FULL, QUICK, Sizes
-from .table import Table
+from .table import Table, with_sections
 
 MEASURES: Mapping[str, Callable[[Places, Sizes], list[Table]]] = {
     "steps": steps.measure,
@@ -20,7 +20,7 @@ MEASURES: Mapping[str, Callable[[Places, Sizes], list[Table]]] = {
     "wake": wake.measure,
     "calls": calls.measure,
 }
-_RESULTS = Path(__file__).parent / "results.md"
+RESULTS = Path(__file__).parent / "results.md"
 _SMALL = "\nTaken with `--quick`: small sizes, to be read as a rough guide only.\n"
 
 
@@ -30,13 +30,15 @@ def main(words: list[str]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASURES)}; all if none is given")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--disk", type=Path, default=Path(), metavar="FOLDER", help="on the disk to be measured")
-    parser.add_argument("--write", action="store_true", help=f"also write benchmarks/{_RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help=f"also write benchmarks/{RESULTS.name}")
     asked = parser.parse_args(words)
     if unknown := sorted(set(asked.names) - set(MEASURES)):
         parser.error(f"no benchmark is called {unknown[0]}; there are {', '.join(MEASURES)}")
     text = report(asked.names or list(MEASURES), QUICK if asked.quick else FULL, disk=asked.disk)
     if asked.write:
-        _RESULTS.write_text(text)
+        # What was not measured now stays, such as the tokens, which have a command of their own.
+        kept = with_sections(RESULTS.read_text(), text) if RESULTS.exists() else text
+        RESULTS.write_text(kept if asked.names else with_sections(text, kept))
 
 
 def report(names: list[str], sizes: Sizes, *, disk: Path) -> str:

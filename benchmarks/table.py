@@ -1,5 +1,6 @@
 """What a benchmark says: rows of a Markdown table, each with what it is held against."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,6 +26,18 @@ class Table:
     def markdown(self) -> str:
         head = ["| what | measured | held against | ratio |", "|---|---|---|---|"]
         return "\n".join([f"## {self.title}", "", self.how, "", *head, *_lines(self.rows)]) + "\n"
+
+
+def with_sections(page: str, new: str) -> str:
+    """The page with the sections of another in place of its own of the same titles, the others at its end."""
+    head, sections = _sections(page)
+    _, others = _sections(new)
+    return (head + "".join((sections | others).values())).rstrip() + "\n"
+
+
+def _sections(page: str) -> tuple[str, dict[str, str]]:
+    head, *rest = re.split(r"^(?=## )", page, flags=re.MULTILINE)
+    return head, {section.partition("\n")[0]: f"{section.rstrip()}\n\n" for section in rest}
 
 
 def _lines(rows: Iterable[Row]) -> list[str]:
