@@ -14,6 +14,7 @@ from .commands import (
     config,
     decide,
     demo,
+    doctor,
     init,
     plan,
     policy,
@@ -54,6 +55,7 @@ def build_app() -> typer.Typer:
     app.command("plan")(plan.plan)
     app.command("demo")(demo.demo)
     app.command("init")(init.init)
+    app.command("doctor")(doctor.doctor)
     app.add_typer(_runs(), name="runs")
     app.add_typer(_servers(), name="servers")
     app.command("approvals")(decide.approvals)

@@ -75,5 +75,5 @@ async def test_who_approves_a_plan_in_a_terminal_may_grant_its_calls(tmp_path: P
                 terminal.expect("yes, no or edit? ")
                 terminal.send("y\n")
             assert terminal.end() == 0, terminal.seen
-        view = await reached(host, view["run_id"], "succeeded", "awaiting_approval")
+        view = await reached(host, view["run_id"], "succeeded")
     assert (view["status"], made(tmp_path)) == ("succeeded", [("drop", "old"), ("drop", "new")])
