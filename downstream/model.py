@@ -19,7 +19,8 @@ from journal.values import Json, JsonObject
 
 from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role, Traits
 from .models.caching import cached_from, is_claude, takes_marks
-from .models.errors import failure_kind, failure_text, was_never_sent
+from .models.circles import Circles
+from .models.errors import Endless, failure_kind, failure_text, was_never_sent
 from .models.messages import reply_from, seconds
 from .models.placeholders import without_secrets
 from .models.prices import (
@@ -30,6 +31,7 @@ from .models.prices import (
     listed_rate,
     listed_window,
     own_rate,
+    said_in,
     spent_on,
 )
 from .models.scripted import ScriptedModels
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE = 32
 _LONGEST_STREAM = 5.0
-"""A stream may take so many times `timeout` in all, while its pieces come in time."""
+"""A stream may take so many times `timeout` from its first piece to its last, while they come in time."""
 _DUMMY_KEY = "none"
 # Read at import: no look-ups on the network, no .env file of whatever folder the environment lies in.
 _ENVIRONMENT = {
@@ -117,7 +119,7 @@ class _Litellm:
             raise ModelFailed(model, "unavailable", text) from error
         room = await self.room_of(model, request.role)
         wanted = Wanted(model, request, self._options.effort_of(request.role), room)
-        longest = self._options.timeout * (_LONGEST_STREAM if request.stream else 1)
+        longest = self._options.timeout * (1 + _LONGEST_STREAM if request.stream else 1)
         async with self._calls:
             try:
                 with anyio.fail_after(longest):
@@ -187,31 +189,47 @@ class _Litellm:
                 _prepare_ollama(litellm, model)
             with anyio.fail_after(self._options.timeout):
                 response = await litellm.acompletion(**asked.arguments, **self._address())
+            is_whole = True
             if wanted.request.stream:
-                await self._listen(response, heard)
+                is_whole = await self._listen(model, response, heard)
                 response = litellm.stream_chunk_builder(heard)
-            spent = spent_on(litellm, model, response, rate=self._own_rate(model))
+            if is_whole:
+                spent = spent_on(litellm, model, response, rate=self._own_rate(model))
+            else:
+                spent, response.choices[0].finish_reason = self._heard(litellm, wanted, heard), "length"
         except NotTaken as error:
             raise ModelFailed(model, "bad_request", f"it can't be asked with {error}", spent=Spent()) from error
-        except (litellm.exceptions.openai.OpenAIError, TimeoutError, *FOREIGN) as error:
+        except (litellm.exceptions.openai.OpenAIError, Endless, TimeoutError, *FOREIGN) as error:
             silent = "fell silent in its reply for" if heard else "gave no answer within"
             failed = self._failed(litellm, model, error, silent=silent)
             if heard:
-                rate = self._own_rate(model) or listed_rate(litellm, model)
-                failed.spent = heard_of(wanted.request, heard, rate)
+                failed.spent = self._heard(litellm, wanted, heard)
             raise failed from error
         return replace(reply_from(model, response, spent), left_out=asked.left_out)
 
-    async def _listen(self, response: Any, heard: list[Any]) -> None:
-        """All pieces of a stream. Raises TimeoutError where the next one does not come in time."""
+    async def _listen(self, model: str, response: Any, heard: list[Any]) -> bool:
+        """The pieces of a stream, to its end (True) or until it goes round in circles: then its server may stop.
+
+        Raises TimeoutError where the next piece does not come in time, and Endless where they never end.
+        """
+        longest, circles = self._options.timeout * _LONGEST_STREAM, Circles()
         async with aclosing(response):
             pieces = aiter(response)
-            while True:
-                with anyio.fail_after(self._options.timeout):
-                    try:
-                        heard.append(await anext(pieces))
-                    except StopAsyncIteration:
-                        return
+            with anyio.move_on_after(longest):
+                while True:
+                    with anyio.fail_after(self._options.timeout):
+                        try:
+                            piece = await anext(pieces)
+                        except StopAsyncIteration:
+                            return True
+                    heard.append(piece)
+                    if circles.goes_round_with(said_in(piece)):
+                        log.info("model_went_round", extra={"model": model, "pieces": len(heard)})
+                        return False
+        raise Endless(f"it went on for {longest:g} s, {_LONGEST_STREAM:g} times model_options.timeout")
+
+    def _heard(self, litellm: Any, wanted: Wanted, heard: list[Any]) -> Spent:
+        return heard_of(wanted.request, heard, self._own_rate(wanted.model) or listed_rate(litellm, wanted.model))
 
     def _address(self) -> JsonObject:
         """Where and as whom litellm asks; its own patience is longer than ours, for it says less when it ends."""

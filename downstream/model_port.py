@@ -17,6 +17,7 @@ FailureKind: TypeAlias = Literal[
     "overload",
     "transport",
     "timeout",
+    "endless",
     "context",
     "refusal",
     "bad_request",

@@ -18,12 +18,14 @@ OWN_WORD = "the worker reports that it is"
 class Attempt:
     """What one attempt came to. `may_retry`: it failed in a way that another attempt may mend.
 
-    `over_budget`: the run's budget cut it short, so it is looked at again once a person raises that.
+    `over_budget`: the run's budget cut it short, so it is looked at again once a person raises that. `uncalled`: its
+    model had functions to call and called none of them.
     """
 
     outcome: Outcome
     may_retry: bool = False
     over_budget: bool = False
+    uncalled: bool = False
 
     @property
     def again(self) -> bool:
@@ -33,12 +35,16 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Number:
-    """Which attempt this is, its key, and why the one before failed: in words of this label."""
+    """Which attempt this is, its key, and why the one before failed: in words of this label.
+
+    `uncalled`: in the one before, no function was called, so that the model is better asked in another way.
+    """
 
     number: int
     key: str
     before: str | None
     label: Label = frozenset()
+    uncalled: bool = False
 
 
 MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
@@ -47,15 +53,18 @@ MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
 async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retries: int) -> Attempt | Waiting:
     """Make attempts until one need not or may not be made again; the outcome keeps what earlier ones found."""
     earlier: list[Outcome] = []
+    uncalled = False
     while True:
         number = len(earlier) + 1
         before, label = (earlier[-1].problem, earlier[-1].origins or WORST) if earlier else (None, frozenset[str]())
-        made = await _recorded(journal, job, make, Number(number, f"{job.key}/attempt.{number}", before, label))
+        this = Number(number, f"{job.key}/attempt.{number}", before, label, uncalled)
+        made = await _recorded(journal, job, make, this)
         if isinstance(made, Waiting):
             return made
         if not made.again or number > retries:
             return replace(made, outcome=_after(earlier, _told(made.outcome)))
         earlier.append(made.outcome)
+        uncalled = made.uncalled
 
 
 async def _recorded(journal: RunJournal, job: AnyJob, make: MakeAttempt, number: Number) -> Attempt | Waiting:
@@ -104,7 +113,9 @@ def _all_findings(outcomes: list[Outcome]) -> tuple[Finding, ...]:
 
 
 def _to_json(made: Attempt) -> Json:
-    return {"outcome": made.outcome.to_json(), "may_retry": made.may_retry, "over_budget": made.over_budget}
+    row: Json = {"outcome": made.outcome.to_json(), "may_retry": made.may_retry, "over_budget": made.over_budget}
+    # Rows of earlier releases have none; without it where there is nothing to say, theirs and ours are the same.
+    return row | {"uncalled": True} if made.uncalled else row
 
 
 def _from_json(value: Json) -> Attempt:

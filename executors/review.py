@@ -62,7 +62,7 @@ def _rejected(attempt: Attempt, submission: JsonObject, *, read: Label) -> Attem
         problem=f"the reviewer rejected the report: {quoted(said, _PROBLEMS)}",
         label=attempt.outcome.origins | read,
     )
-    return Attempt(outcome, may_retry=True)
+    return replace(attempt, outcome=outcome, may_retry=True)
 
 
 def _brief(equipment: Equipment, job: Job[WorkerStep], outcome: Outcome, under: Under) -> Brief:

@@ -210,6 +210,7 @@ FALLS_BACK: dict[str, tuple[FailureKind, bool]] = {
     "quota": ("quota", True),
     "context": ("context", True),
     "no litellm": ("unavailable", True),
+    "a reply without an end": ("endless", True),
     "a wrong key": ("auth", False),
     "a script's gap": ("script", False),
 }

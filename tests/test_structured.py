@@ -187,7 +187,10 @@ async def test_a_reply_that_was_cut_is_asked_for_shorter_and_not_shown_again(tmp
     async with asking(tmp_path, ModelReply("m", GOOD[:20], finish="length"), GOOD) as at:
         await at.ask()
         [*_, told, problems] = at.model.asked[1].messages
-        assert ("cut off after 100 tokens; say it shorter" in problems.content, told.role) == (True, "user")
+        assert ("cut off for its length; say it shorter, in at most 100 tokens" in problems.content, told.role) == (
+            True,
+            "user",
+        )
 
 
 async def test_a_refusal_ends_it_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from executing import (
+    Say,
     called,
     last_message,
     open_bench,
@@ -18,8 +19,11 @@ from executing import (
 )
 
 from downstream.model_port import ModelFailed, ModelReply, ModelRequest
+from downstream.models.habits import habit
 from downstream.models.scripted import ScriptedModels
+from downstream.tools import Tool
 from executors.step import ComposeStep
+from journal.errors import Fenced
 
 NOTES = frozenset({"private:notes"})
 SEARCH = ("notes__search", {"query": "budget"})
@@ -110,6 +114,76 @@ async def test_a_server_that_takes_no_functions_is_asked_by_schema_and_then_in_w
         assert len(bench.requests) == 3
 
 
+def reporting_at_once(request: ModelRequest) -> ModelReply:
+    """A model that hands in without a call where it is offered functions, and calls one where it is asked by schema."""
+    if request.schema is None:
+        return report()
+    if request.place.turn == 2:
+        return report(("x", [f"c_{request.place.attempt}10"]))
+    return prose('{"tool": "notes__search", "arguments": {"query": "budget"}}')
+
+
+async def test_an_attempt_that_called_nothing_is_made_again_by_schema_and_that_is_remembered(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, say=reporting_at_once, act=called, tools=TOOLS) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.attempts) == ("succeeded", 2)
+        names = [(request.place.attempt, request.name) for request in bench.requests]
+        assert names == [(1, None), (1, None), (2, "next_action"), (2, "next_action")]
+        assert await bench.store.remembered.all("worker") == {habit("test/model"): {"style": "schema"}}
+        await bench.outcome(worker_step(id="other"))
+        assert bench.requests[4].name == "next_action"
+
+
+async def test_a_model_that_calls_nothing_by_schema_either_is_not_remembered_for_it(tmp_path: Path) -> None:
+    async with open_bench(tmp_path, say=lambda _: report(), act=called, tools=TOOLS) as bench:
+        assert (await bench.outcome(worker_step())).attempts == 2
+        assert [request.name for request in bench.requests] == [None, None, "next_action", "next_action"]
+        assert await bench.store.remembered.all("worker") == {}
+
+
+BLOCKED = report(status="blocked")
+NOT_AT_FAULT: dict[str, tuple[list[Tool], Say]] = {
+    "no tools to call": ([], turns(BLOCKED)),
+    "a call": (TOOLS, turns(uses(SEARCH), BLOCKED)),
+    "a call of what is not there": (TOOLS, turns(uses(("notes__sing", {})), BLOCKED)),
+}
+
+
+@pytest.mark.parametrize("case", NOT_AT_FAULT)
+async def test_functions_are_offered_again_where_they_were_not_at_fault(tmp_path: Path, case: str) -> None:
+    tools, say = NOT_AT_FAULT[case]
+    async with open_bench(tmp_path, say=say, act=called, tools=tools) as bench:
+        assert (await bench.outcome(worker_step())).attempts == 2
+        assert {request.name for request in bench.requests} == {None}
+
+
+async def test_functions_are_offered_again_after_a_server_that_failed(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.place.attempt == 1:
+            raise ModelFailed("test/model", "timeout", "it gave no answer")
+        return turns(uses(SEARCH), report(("x", ["c_210"])))(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        assert (await bench.outcome(worker_step())).status == "succeeded"
+        assert {request.name for request in bench.requests} == {None}
+
+
+async def test_the_way_of_a_second_attempt_holds_after_a_crash(tmp_path: Path) -> None:
+    """The next drive knows of the first attempt what its row says, and asks the second in the same way."""
+
+    def crash(request: ModelRequest) -> ModelReply:
+        if request.schema is not None:
+            raise Fenced("run_1")
+        return report()
+
+    async with open_bench(tmp_path, say=crash, act=called, tools=TOOLS) as bench:
+        with pytest.raises(Fenced):
+            await bench.outcome(worker_step())
+        bench.say = reporting_at_once
+        assert (await bench.outcome(worker_step())).status == "succeeded"
+        assert [request.name for request in bench.requests] == [None, None, *["next_action"] * 3]
+
+
 async def test_a_history_of_functions_is_told_in_words_to_a_model_that_stops_using_them(tmp_path: Path) -> None:
     def say(request: ModelRequest) -> ModelReply:
         if request.schema is not None:
@@ -156,6 +230,18 @@ async def test_without_a_model_the_step_fails_and_says_the_ways_to_get_one(tmp_p
             assert (outcome.status, outcome.attempts) == ("failed", 1)
             assert outcome.problem is not None
             assert outcome.problem.startswith("no model is set for the role")
+
+
+async def test_a_script_is_asked_by_functions_again_and_loses_no_call(tmp_path: Path) -> None:
+    both = [{"tool": "notes.search", "arguments": {"query": "x"}}, {"tool": "notes.read", "arguments": {"query": "y"}}]
+    blocked, done = {"status": "blocked", "summary": "No."}, {"status": "partial", "summary": "Half."}
+    path = tmp_path / "script.yaml"
+    attempts = [{"report": blocked}, {"turns": [{"calls": both}], "report": done}]
+    path.write_text(json.dumps({"steps": {"study": {"attempts": attempts}}}))
+    async with open_bench(tmp_path, act=called, tools=TOOLS) as bench:
+        bench.model, bench.complete = f"scripted:{path}", ScriptedModels().complete
+        assert (await bench.outcome(worker_step())).attempts == 2
+        assert [call.tool for call in bench.sent] == ["notes.search", "notes.read"]
 
 
 async def test_a_scripted_worker_cites_its_calls_by_number(tmp_path: Path) -> None:

@@ -4,7 +4,13 @@ import re
 
 from downstream.model_port import FailureKind
 
+
+class Endless(Exception):
+    """A stream whose pieces came in time, and more of them than there is time for in all."""
+
+
 _BY_NAME: dict[str, FailureKind] = {
+    "Endless": "endless",
     "Timeout": "timeout",
     "APITimeoutError": "timeout",
     "TimeoutError": "timeout",
@@ -44,6 +50,7 @@ _SAYS: dict[FailureKind, str] = {
     "overload": "its server failed; try later, or name another in models.fallbacks",
     "transport": "the connection to its server failed; check that it is up, and model_options.api_base",
     "timeout": "it gave no answer in time; model_options.timeout may be raised",
+    "endless": "its reply had no end",
     "context": "the request is longer than it can take",
     "refusal": "its provider refused the content",
     "bad_request": "its server did not take the request",

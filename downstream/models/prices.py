@@ -37,14 +37,21 @@ def heard_of(request: ModelRequest, pieces: Iterable[Any], rate: Rate | None) ->
     for piece in pieces:
         if (usage := getattr(piece, "usage", None)) is not None:
             told, written = _tokens(usage), _written(usage)
-        for choice in getattr(piece, "choices", None) or ():
-            characters += len(choice.delta.content or "") + len(getattr(choice.delta, "reasoning_content", None) or "")
-            characters += sum(len(each.function.arguments or "") for each in choice.delta.tool_calls or ())
+        characters += len(said_in(piece))
     prompt = told.input_tokens or request.prompt_characters() // 4
     spent = Spent(prompt, max(told.output_tokens, characters // 4), told.cached_tokens)
     if rate is None:
         return _with_cost(spent, 0.0, known=False)
     return _at(rate, spent, written=written if told.input_tokens else written_at_most(prompt))
+
+
+def said_in(piece: Any) -> str:
+    """What a piece of a stream says: text, thoughts and the arguments of calls."""
+    said: list[str | None] = []
+    for choice in getattr(piece, "choices", None) or ():
+        said += [choice.delta.content, getattr(choice.delta, "reasoning_content", None)]
+        said += [each.function.arguments for each in choice.delta.tool_calls or ()]
+    return "".join(filter(None, said))
 
 
 def listed_rate(litellm: Any, model: str) -> Rate | None:

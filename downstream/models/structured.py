@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.metadata import distributions
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -17,6 +16,7 @@ from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
 from .door import WORK, Account, ModelDoor
+from .habits import habit
 from .replies import ReplyErrors, broken_json, found_in, tidied
 from .schemas import for_reply
 
@@ -169,7 +169,8 @@ class _Ladder(Generic[T]):
         """What the reply says. Raises _Formless or ReplyErrors."""
         form = self.question.form
         if reply.finish == "length":
-            raise _Formless([f"it was cut off after {self.question.request.max_tokens} tokens; say it shorter"])
+            longest = self.question.request.max_tokens
+            raise _Formless([f"it was cut off for its length; say it shorter, in at most {longest} tokens"])
         try:
             data = found_in(reply, form.name, form.whole_schema)
             if data is None:
@@ -213,7 +214,7 @@ class _Ladder(Generic[T]):
         """Note for later questions which way led to a reply, if it was not the first."""
         learned = self.rung != self.first and reply.model == self.model
         if learned and not reply.replayed and not self.model.startswith(SCRIPTED):
-            await self.door.remembered.put("model", _habit(self.model), {"rung": self.rung})
+            await self.door.remembered.put("model", habit(self.model), {"rung": self.rung})
 
 
 def formatted(request: ModelRequest, form: Form[T], rung: Rung, *, offers: bool = False) -> ModelRequest:
@@ -246,7 +247,7 @@ def _instead(reply: ModelReply, form: Form[T]) -> JsonObject | None:
 
 async def remembered_rung(remembered: Remembered, model: str) -> Rung:
     """The first way of asking that has not failed with this model and this release of litellm."""
-    known = await remembered.get("model", _habit(model))
+    known = await remembered.get("model", habit(model))
     return _rung(None if known is None else known.get("rung"))
 
 
@@ -263,8 +264,3 @@ def validation_errors(error: ValidationError) -> list[str]:
 def _asked(ladder: "_Ladder[T]") -> str:
     name = ladder.question.form.name
     return f"Call {name}." if ladder.rung == "function" else f"reply with JSON: {name}"
-
-
-def _habit(model: str) -> str:
-    versions = [each.version for each in distributions(name="litellm")]
-    return f"{model} litellm {versions[0] if versions else 'absent'}"

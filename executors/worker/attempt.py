@@ -42,7 +42,10 @@ async def attempt_worker(
         ended = replace(ended, limit=ended.limit or loop.over_budget, over_budget=True)
     over = ended.over_budget
     could = any(tool.class_ in HAS_EFFECT for tool in brief.tools)
-    attempt = Attempt(outcome_of(Case(step.id, ended, checked, could)), may_retry=ended.may_retry, over_budget=over)
+    outcome = outcome_of(Case(step.id, ended, checked, could))
+    # One that says that it could not do it may well know how to call.
+    claims = checked is not None and checked.report.status == "done"
+    attempt = Attempt(outcome, ended.may_retry, over, uncalled=claims and loop.is_uncalled)
     if checked is None or ended.limit is not None or attempt.outcome.status not in ("succeeded", "partial"):
         return attempt
     under = Under(number, ended.log, checked.report.data)
@@ -95,4 +98,5 @@ async def _brief(
         origin=origin,
         label=job.read | number.label,
         artifact_steps=job.artifact_steps,
+        uncalled=number.uncalled,
     )

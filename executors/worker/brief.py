@@ -24,6 +24,7 @@ class Brief:
     """A worker or reviewer about to begin. `key` is the root of its memo keys, `label` that of all it is told.
 
     `task` is what a long list of tools is searched for; `ending` is the function by which it hands in its result.
+    `uncalled` says that its model was offered functions for this before, and called none.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Brief:
     label: Label
     artifact_steps: frozenset[str]
     fresh: bool = False
+    uncalled: bool = False
 
     def row(self, name: str) -> Meaning:
         return Meaning(name, self.meaning)

@@ -1,12 +1,12 @@
 """The loop of a worker or reviewer: reply, calls, results, until it hands something in or a limit is reached."""
 
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 from downstream.budget import within_budget
 from downstream.door import Waiting
 from downstream.model_port import RETRIED, Function, ModelFailed, ModelReply, ModelRequest
 from downstream.models.door import NoModel
+from downstream.models.habits import habit
 from downstream.models.replies import broken_json
 from downstream.settings import SCRIPTED
 from executors.built_in_tools import READ_ARTIFACT, READ_RESOURCE, SEARCH_TOOLS
@@ -62,6 +62,11 @@ class Loop:
         """The limit of the run that was reached, if one was."""
         return None if self._over is None else self._over.limit
 
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether tools were offered as native functions to the end, and none was called, nor one that is not there."""
+        return self._style == STYLES[0] and bool(self.tools.names) and not (self.log.made or self.log.outside)
+
     async def run(self) -> Ended | Waiting:
         """Turns until the end. Raises Fenced and MemoMismatch only."""
         try:
@@ -103,7 +108,10 @@ class Loop:
         return await self._call(key, uses)
 
     async def _call(self, key: str, uses: list[Use]) -> Waiting | None:
+        is_first = not self.log.made
         answers = await self.calls.turn(f"{self.brief.key}/{key}", uses)
+        if self.brief.uncalled and is_first and self.log.made:
+            await self._remember()
         if (waiting := waiting_in(answers)) is not None:
             return waiting
         self.calls.note(answers)
@@ -131,10 +139,14 @@ class Loop:
         if self._style == STYLES[-1]:
             return False
         self._style = STYLES[STYLES.index(self._style) + 1]
-        model = self.equipment.model_for(self.brief.role, self.brief.account)
-        if not self.log.made and not model.startswith(SCRIPTED):
-            await self.equipment.remembered.put("worker", _habit(model), {"style": self._style})
+        if not self.log.made:
+            await self._remember()
         return True
+
+    async def _remember(self) -> None:
+        model = self.equipment.model_for(self.brief.role, self.brief.account)
+        if not model.startswith(SCRIPTED):
+            await self.equipment.remembered.put("worker", habit(model), {"style": self._style})
 
     async def _limit(self) -> str | None:
         """The limit that stops the loop before the next turn: written down, so that a replay stops there too."""
@@ -246,7 +258,7 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
             best = find_tools(brief.task, tools.definitions, limit=_SHORT_LIST) or tools.definitions[:_SHORT_LIST]
             shown = [tool.wire for tool in best]
         kept = bool(tools.names) or await OwnArtifacts(journal, brief.artifact_steps).any()
-        style = await _remembered_style(equipment, brief)
+        style = await _first_style(equipment, brief)
         return {
             "tools": tools.to_json(),
             "shown": shown,
@@ -260,19 +272,14 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
     return Loop(equipment, journal, brief, begun)
 
 
-async def _remembered_style(equipment: Equipment, brief: Brief) -> Style:
+async def _first_style(equipment: Equipment, brief: Brief) -> Style:
+    """What is remembered of the model, else native functions; the next way where it has just called none of them."""
     try:
         model = equipment.model_for(brief.role, brief.account)
     except NoModel:
         return STYLES[0]
-    known = await equipment.remembered.get("worker", _habit(model))
+    # A script says what it says however it is asked, and loses calls where they are asked for one by one.
+    first = STYLES[1] if brief.uncalled and not model.startswith(SCRIPTED) else STYLES[0]
+    known = await equipment.remembered.get("worker", habit(model))
     names: list[Style] = [style for style in STYLES if known is not None and known["style"] == style]
-    return names[0] if names else STYLES[0]
-
-
-def _habit(model: str) -> str:
-    try:
-        return f"{model} litellm {version('litellm')}"
-    # Only where litellm is not installed; then there are scripted models alone.
-    except PackageNotFoundError:  # pragma: no cover
-        return f"{model} without litellm"
+    return max([*names, first], key=STYLES.index)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from downstream.model_port import FREE, Function, Message, ModelFailed, ModelReply, ModelRequest, Models, Place, Rate
+from downstream.models.habits import habit
 from downstream.models.replies import ReplyErrors, found_in
 from downstream.models.structured import Form, formatted
 from executors.worker.turn import uses_of
@@ -14,7 +15,6 @@ from journal.remembered import Remembered
 from journal.values import JsonObject
 
 from .finding import Finding
-from .installation import installed
 
 Way: TypeAlias = Literal["functions", "written", "schema", "text"]
 """How a model says what it wants done: calls, calls that it writes as text, JSON by schema, JSON in its text."""
@@ -133,8 +133,7 @@ async def remember(remembered: Remembered, trial: Trial) -> bool:
     """Have runs begin in the way that works, as they would find out for themselves; whether that is news to them."""
     if trial.way is None:
         return False
-    # By the name under which workers and planner look: the model, and the release of litellm that asks it.
-    name = f"{trial.model} litellm {installed('litellm')[0]}"
+    name = habit(trial.model)
     style = {"style": _STYLES[trial.way]}
     is_news = style != (await remembered.get("worker", name) or {"style": "functions"})
     if is_news:
