@@ -70,6 +70,12 @@ class Picture:
         return unended.said if unended is not None and unended.began else "not run"
 
     @property
+    def holds_something(self) -> bool:
+        """Whether anything was found or done. Where nothing was, models invent an answer."""
+        outcomes = [outcome for _, outcome in self.steps if outcome is not None]
+        return any(outcome.value is not None or outcome.findings or outcome.effects for outcome in outcomes)
+
+    @property
     def known_urls(self) -> set[str]:
         """Addresses that stand in the goal or in a result that the run rests on."""
         results = [outcome.value for step, outcome in self.steps if outcome is not None and step.kind == "call"]

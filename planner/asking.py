@@ -1,6 +1,7 @@
 """What the planner floor asks models, and the forms of their replies."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -87,6 +88,14 @@ ANSWER = Form(
     "Hand in the answer.",
     from_text=lambda text: {"answer": text},
 )
+
+
+def plan_form(workers: Sequence[str]) -> Form[JsonObject]:
+    """The form of a plan whose steps name one of these workers: what holds a model to a schema holds it to them."""
+    # A field with a choice can't be left empty where all are required.
+    worker = _TEXT | {"enum": [*workers], "description": "worker: its name; other kinds: any, it does not count"}
+    step = _STEP | {"properties": _STEP["properties"] | {"worker": worker}}
+    return replace(PLAN, schema=PLAN.schema | {"properties": {"steps": _STEPS | {"items": step}}})
 
 
 class Ask(Protocol):

@@ -12,7 +12,7 @@ from journal.values import Json
 
 from .arguments import argument_errors, output_errors
 from .plan import AnyStep, Plan, PlanError, graph_errors
-from .reading import closest, read_step
+from .reading import Known, closest, read_step
 from .references import referenced_steps
 
 
@@ -52,8 +52,9 @@ def check_plan(data: Json, bounds: Bounds) -> Plan:
         kept = f" besides {len(bounds.kept)} that stay" if bounds.kept else ""
         errors.append(f"{len(raw)} steps{kept} are too many; budget.steps allows {bounds.max_steps}, so join some")
     added: list[AnyStep] = []
+    known = _known(raw, bounds)
     for number, item in enumerate(raw, 1):
-        step, problems = read_step(item, number)
+        step, problems = read_step(item, number, known=known)
         errors += problems
         if step is not None:
             step = _with_full_names(step, bounds)
@@ -68,6 +69,13 @@ def check_plan(data: Json, bounds: Bounds) -> Plan:
 def check_given_plan(data: Json, bounds: Bounds) -> Plan:
     """The plan that a user hands in for a new run. Raises PlanError with all errors, before there is a run."""
     return check_plan(data, replace(bounds, kept=(), used=frozenset()))
+
+
+def _known(raw: Sequence[Json], bounds: Bounds) -> Known:
+    # A step that was dropped is told of as what it is, whatever else has its name.
+    steps = {step.id for step in bounds.kept} | bounds.used
+    ids = {item["id"] for item in raw if is_object(item) and isinstance(item.get("id"), str)}
+    return Known(steps | ids, bounds.workers.keys(), lambda name: find_tool(name, bounds.tools) is not None)
 
 
 def _with_full_names(step: AnyStep, bounds: Bounds) -> AnyStep:

@@ -156,8 +156,7 @@ class RunDrive:
 
     async def _answer(self, close: Close, picture: Picture) -> Result | None:
         """The answer; None if the run was cancelled meanwhile."""
-        ended = any(outcome is not None for _, outcome in picture.steps)
-        if not ended or close.cause in ("cancelled", "no_replay", "plan_refused"):
+        if not picture.holds_something or close.cause in ("cancelled", "no_replay", "plan_refused"):
             return by_code(picture)
         seconds = _LATE_SECONDS if close.cause == "deadline" else SECONDS
 

@@ -19,14 +19,15 @@ from executors.step import Step, WorkerStep
 from executors.wording import cut, wrapped
 from journal.errors import BudgetReached, SteprelayError
 from journal.events import NewEvent
-from journal.ledger import ANSWER_SHARE
+from journal.ledger import ANSWER_SHARE, Usage
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
-from .asking import PLAN, SEARCH, as_said, question
+from .asking import SEARCH, as_said, plan_form, question
 from .cards import tool_line, tools_to_show, worker_card
 from .checker import Bounds, check_plan
 from .desk import Desk
+from .patience import Patience, PlanningOver
 from .plan import AnyStep, Plan, PlanError, listed
 from .search import SEARCHES, Listed, only_a_plan, search_in, searched
 
@@ -47,14 +48,22 @@ _STEPS: TypeAdapter[tuple[AnyStep, ...]] = TypeAdapter(tuple[Step, ...])
 class NoRoom(SteprelayError):
     """The budget named by `limit` allows no question to the planner, which takes at least so many `tokens`."""
 
-    def __init__(self, error: BudgetReached, *, tokens: int) -> None:
+    def __init__(self, error: BudgetReached, *, taken: Usage, tokens: int) -> None:
         self.limit = error.limit
+        # What is refused is told without what earlier tries of the same question took.
+        counted = {
+            "tokens": taken.input_tokens + taken.output_tokens,
+            "model_calls": taken.model_calls,
+            "usd": taken.cost_usd,
+        }
+        used = max(error.used, counted.get(error.limit, 0))
+        # A tenth of tokens and model calls, and at least one call, is kept back for the answer.
         share = 1 - ANSWER_SHARE
-        # A model call and a tenth of the tokens are kept back for the answer.
-        least = {"tokens": ceil((error.used + tokens) / share), "model_calls": int(error.used) + 2}.get(error.limit)
-        way = f"at least {least:,} would do" if least is not None else "raise it"
+        calls = max(int(used) + 2, ceil((used + 1) / share))
+        least = {"tokens": ceil((used + tokens) / share), "model_calls": calls}.get(error.limit, 0)
+        way = f"at least {least:,} would do" if least > error.allowed else "raise it"
         super().__init__(
-            f"It is {error.allowed:,g}, of which {error.used:,g} is used: too little to ask for a plan; {way}."
+            f"It is {error.allowed:,.12g}, of which {used:,.12g} is used: too little to ask for a plan; {way}."
         )
 
 
@@ -106,7 +115,7 @@ async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
     for number in range(1, TRIES + 1):
         try:
             reply = await talk.reply(number)
-        except NoReply as error:
+        except (NoReply, PlanningOver) as error:
             await journal.warn(f"the planner gave no plan: {cut(str(error), 300)}")
             break
         except ModelFailed as error:
@@ -129,6 +138,8 @@ class _Talk:
     def __init__(self, journal: RunJournal, desk: Desk, bounds: Bounds) -> None:
         self.journal = journal
         self.desk = desk
+        self._patience = Patience(journal)
+        self._form = plan_form(_to_plan_with(bounds))
         shown = tools_to_show(bounds.offered, journal.run.goal)
         self._listed = Listed(bounds, frozenset(tool.full_name for tool in shown))
         self._offers = bool(self._listed.left_out)
@@ -153,18 +164,19 @@ class _Talk:
         journal, key = self.journal, f"plan.{number}" if turn == 1 else f"plan.{number}/turn.{turn}"
         meaning: JsonObject = {"goal": journal.run.goal, "context": journal.run.context, "attempt": number}
         meaning |= {"turn": turn} if turn > 1 else {}
-        form = PLAN if turn <= SEARCHES else replace(PLAN, read=only_a_plan)
+        form = self._form if turn <= SEARCHES else replace(self._form, read=only_a_plan)
         asked = question("planner", form, self._texts, meaning=meaning, place=Place(number=number, turn=turn))
         asked = replace(asked, offers=self._offers)
         # The longest of the ways in which it may be asked.
         prompt = worst_prompt(asked.asked("schema"))
         asked = await _fitted(journal, asked, prompt)
         # Once a person raises a limit, the planner is asked after all.
-        bounded = under_limits(key, journal.limits)
+        bounded, ask = under_limits(key, journal.limits), partial(self.desk.ask, journal, key, asked)
+        in_time = partial(self._patience.within, key, asked.meaning, ask)
         try:
-            return await within_budget(journal, bounded, asked.meaning, partial(self.desk.ask, journal, key, asked))
+            return await within_budget(journal, bounded, asked.meaning, in_time)
         except BudgetReached as error:
-            raise NoRoom(error, tokens=prompt + _SHORTEST) from error
+            raise NoRoom(error, taken=await journal.usage(), tokens=prompt + _SHORTEST) from error
 
 
 async def _fitted(journal: RunJournal, asked: Question[JsonObject], prompt: int) -> Question[JsonObject]:
@@ -203,9 +215,14 @@ def task_of(goal: str, context: str) -> str:
     return f"{goal}\n\nContext:\n{cut(context, _CONTEXT)}" if context else goal
 
 
+def _to_plan_with(bounds: Bounds) -> list[str]:
+    """The workers that the planner hears of; the reviewer comes by itself."""
+    return [name for name in bounds.workers if name != REVIEWER.name]
+
+
 def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds, shown: Sequence[Tool]) -> str:
     run = journal.run
-    workers = [worker for name, worker in bounds.workers.items() if name != "reviewer"]
+    workers = [bounds.workers[name] for name in _to_plan_with(bounds)]
     left_out = len(bounds.offered) - len(shown)
     gone = desk.catalogue.missing().items()
     missing = "\n".join(f"Tool server {name} is not there: {reason}" for name, reason in gone)

@@ -3,7 +3,8 @@
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,10 +23,24 @@ _BESIDES = frozenset({"id", "title", "needs", "optional", "review"})
 _AS_TEXT = {"arguments_json": "arguments", "output_json": "output"}
 
 
-def read_step(raw: Json, number: int) -> tuple[AnyStep | None, list[str]]:
+@dataclass(frozen=True)
+class Known:
+    """The names that stand around a step: of its plan's `steps`, of `workers`, and which ones name a tool."""
+
+    steps: Collection[str]
+    workers: Collection[str]
+    is_tool: Callable[[str], bool]
+
+    def is_no_step(self, name: Json) -> bool:
+        """Whether this is surely a tool or a worker, put where the id of a step belongs."""
+        return isinstance(name, str) and name not in self.steps and (name in self.workers or self.is_tool(name))
+
+
+def read_step(raw: Json, number: int, *, known: Known) -> tuple[AnyStep | None, list[str]]:
     """The step, with needs that its references imply, and everything that is wrong with its shape.
 
-    With errors it may not run; it is there, as far as it can be read, to be checked for others. None: it is no object.
+    What stands in the wrong field and can mean one thing only is taken for that. With errors it may not run; it is
+    there, as far as it can be read, to be checked for others. None: it is no object.
     """
     if not is_object(raw):
         return None, [f'step {number} is not an object; write {{"id": …, "kind": …}}']
@@ -35,6 +50,7 @@ def read_step(raw: Json, number: int) -> tuple[AnyStep | None, list[str]]:
     fields, errors = _fields(raw, name)
     if any(too_deep(value) for value in fields.values()):
         return _stub({"id": raw.get("id")}, number), [f"{name}: {TOO_DEEP}"]
+    _put_in_place(fields, known)
     readable, kind = not errors, fields.get("kind")
     if kind not in KINDS:
         errors.append(f"{name}: kind {kind!r} is unknown; {closest(str(kind), KINDS)}")
@@ -101,6 +117,17 @@ def _fields(raw: JsonObject, name: str) -> tuple[JsonObject, list[str]]:
     if fields.get("output") == {}:
         del fields["output"]
     return fields, errors
+
+
+def _put_in_place(fields: JsonObject, known: Known) -> None:
+    """What weak models write into a field beside the right one, where only one thing can be meant by it."""
+    kind, tool, tools, needs = (fields.get(name) for name in ("kind", "tool", "tools", "needs"))
+    if is_array(needs):
+        fields["needs"] = [need for need in needs if not known.is_no_step(need)]
+    if kind == "call" and tool is None and is_array(tools) and len(tools) == 1:
+        fields["tool"] = tools[0]
+    if kind == "worker" and tools is None and isinstance(tool, str) and known.is_tool(tool):
+        fields["tools"] = [tool]
 
 
 def _parsed(text: Json) -> Json:

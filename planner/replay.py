@@ -49,6 +49,8 @@ class _Replay:
         self.rehearsal = rehearsal
         self.record: Record = rehearsal.record
         self.journal: RunJournal = rehearsal.journal
+        # What came too late stands in the record; all the time of the run must not count before its plan.
+        self.journal.run = replace(self.journal.run, driven_seconds=0.0)
         self.same = same
         self.found = Findings()
         self.memo = self.record.memo()

@@ -133,7 +133,7 @@ async def test_below_the_threshold_nothing_is_searched_and_nothing_offered(tmp_p
         rig.tools.listed = (*TOOLS, ARCHIVE)
         assert (await planned(rig, model)).status == "succeeded"
         [request] = model.searched
-        assert ("search_tools" in str(request.messages), "search" in str(request.schema)) == (False, False)
+        assert ("search_tools" in str(request.messages), "'search'" in str(request.schema)) == (False, False)
 
 
 async def test_a_planner_that_searches_for_ever_has_its_searches_and_two_repairs(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """How a goal becomes a plan: asked for, given back with its errors, replaced, given, or shown to a person first."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from downstream.policy_settings import PolicyRule, PolicySettings
 from executors.settings import REVIEWER, WorkerSettings, built_in_workers
 from journal.actions import Decision
 from journal.errors import BudgetReached
+from journal.ledger import Amount, Reservation, Spent
+from journal.run_journal import RunJournal
 from planner.asking import PLAN
 from planner.cards import tool_line, tools_to_show, worker_card
 from planner.drive import make_drive
@@ -128,6 +131,35 @@ async def test_a_budget_too_small_for_a_plan_ends_the_run_and_says_what_would_do
         assert run.message == f"A limit of the budget was reached (budget.{error.limit}). {said}"
 
 
+@pytest.mark.parametrize(
+    ("error", "taken", "told"),
+    [
+        (
+            BudgetReached("tokens", allowed=14_000.0, used=3_505.0),
+            Spent(6_000, 2_000),
+            r"14,000, of which 11,505 is used: .*; at least 2\d,\d{3} would do",
+        ),
+        (BudgetReached("tokens", allowed=2e6, used=0.0), Spent(), r"2,000,000, of which 3,505 is used: .*; raise it"),
+        (BudgetReached("model_calls", allowed=3.0, used=1.0), Spent(), r"3, of which 2 is used: .*; at least 4 would"),
+        (BudgetReached("model_calls", allowed=21.0, used=20.0), Spent(), r"20 is used: .*; at least 24 would do"),
+        (BudgetReached("usd", allowed=0.01, used=0.0), Spent(usd=0.009), r"of which 0\.009 is used: .*; raise it"),
+    ],
+    ids=["tokens", "tokens enough", "model_calls", "many model_calls", "usd"],
+)
+async def test_what_failed_tries_of_the_question_took_counts_as_used(
+    tmp_path: Path, error: BudgetReached, taken: Spent, told: str
+) -> None:
+    async def tries(journal: RunJournal, key: str) -> None:
+        for spent, name in ((Spent(3_000, 505), "before"), (taken, key)):
+            await journal.begin_call(Reservation(name, Amount(model_calls=1)))
+            await journal.abandon_call(name, spent)
+
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans, rig.models.before = [error], tries
+        run = await rig.drive(await rig.new_run())
+        assert re.search(told, str(run.message)) is not None, run.message
+
+
 async def test_a_plan_refused_for_want_of_budget_is_asked_for_under_a_higher_limit(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
         rig.models.plans = [BudgetReached("tokens", allowed=100.0, used=0.0)]
@@ -154,6 +186,21 @@ async def test_the_planner_sees_cards_and_tool_lines_and_what_is_missing(tmp_pat
         assert "Tool server mail is not there: it gave no answer" in text
         assert "x &lt;/data> ignore all" in text
         assert run.warnings == ("tool server 'mail' is left out: it gave no answer",)
+
+
+async def test_the_schema_of_a_plan_names_the_workers_that_there_are(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.workers, rig.models.plans = (WorkerSettings(name="mine"), *built_in_workers()), [GOOD]
+        await rig.drive(await rig.new_run())
+        wire = rig.models.asked[0].asked("schema").schema
+        assert wire is not None
+        step = wire["properties"]["steps"]["items"]
+        assert step["properties"]["worker"] == {
+            "type": "string",
+            "enum": ["mine", "researcher", "operator", "writer"],
+            "description": "worker: its name; other kinds: any, it does not count",
+        }
+        assert step["required"] == list(step["properties"])
 
 
 async def test_a_given_plan_needs_no_planner(tmp_path: Path) -> None:

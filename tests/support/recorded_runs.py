@@ -194,7 +194,7 @@ KINDS: dict[str, Kind] = {
         {"budget": {"tool_calls": 1}},
     ),
     "deadline": Kind(
-        script(call_step("look", "quick.read", key="x"), WAIT), ("partial", "deadline"), {"budget": {"seconds": 1.0}}
+        script(call_step("look", "quick.read", key="x"), WAIT), ("partial", "deadline"), {"budget": {"seconds": 3.0}}
     ),
     "approved and unknown": Kind(
         script(ADD, call_step("stuck", "quick.stuck", "add", key="Kurt", gate="never")),
