@@ -53,7 +53,21 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
     listed = answered("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
     assert names == [
-        *("serve", "run", "plan", "demo", "init", "doctor", "approvals", "approve", "deny", "ui", "runs", "servers", "approver"),
+        *(
+            "serve",
+            "run",
+            "plan",
+            "demo",
+            "init",
+            "doctor",
+            "approvals",
+            "approve",
+            "deny",
+            "ui",
+            "runs",
+            "servers",
+            "approver",
+        ),
         *("audit", "policy", "config", "tool-server"),
     ]
     listed = answered("runs", "--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]

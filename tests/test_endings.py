@@ -45,27 +45,6 @@ async def test_a_run_ends_as_its_required_steps_do(
         assert (run.driver, run.ended, run.answer is not None) == (None, True, True)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "asked", "begins"),
-    [
-        (failed("a"), 0, "**Search** (failed): a broke"),
-        (Outcome("a", "partial", summary="I saw it all"), 0, "**Search** (partly done): I saw it all"),
-        (failed("a", findings=(Finding(claim="it is red", supported=False),)), 1, "All is well."),
-        (failed("a", effects=("outbox.send c_1",)), 1, "All is well."),
-        (succeeded("a"), 1, "All is well."),
-    ],
-    ids=["nothing", "words only", "a finding", "an effect", "a value"],
-)
-async def test_no_model_writes_the_answer_of_a_run_in_which_nothing_was_found_or_done(
-    tmp_path: Path, outcome: Outcome, asked: int, begins: str
-) -> None:
-    async with open_rig(tmp_path) as rig:
-        rig.revise = "never"
-        rig.steps = Steps({"a": ending(outcome)})
-        run = await rig.run([call("a", title="Search")])
-        assert (rig.models.count("submit_answer"), str(run.answer).startswith(begins)) == (asked, True)
-
-
 async def test_a_run_with_nothing_found_is_failed_and_one_with_a_finding_partial(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
         rig.revise = "never"

@@ -43,56 +43,66 @@ class Tap:
         return self.asked[number:]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream = upstream.removeprefix("http://")
+        self.tap = Tap(f"http://127.0.0.1:{self.server_port}")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    @property
+    def _own(self) -> _Server:
+        assert isinstance(self.server, _Server)
+        return self.server
+
+    def do_GET(self) -> None:
+        self._pass_on(b"")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        began = time.monotonic()
+        status = self._pass_on(body)
+        data = json.loads(body)
+        role, tap = read_request("openai", data, headers={}).role, self._own.tap
+        tap.asked.append(Asked(role, _way(data), status, time.monotonic() - began))
+        tap.noted.set()
+
+    def _pass_on(self, body: bytes) -> int:
+        connection = HTTPConnection(self._own.upstream, timeout=_SECONDS)
+        try:
+            connection.request(self.command, self.path, body or None, {"Content-Type": "application/json"})
+            if not _answers_first(connection.sock, self.connection):
+                return 0
+            return self._stream(connection.getresponse())
+        except (OSError, HTTPException):
+            return 0
+        finally:
+            # Where the product has gone away, that is how its server learns of it.
+            connection.close()
+
+    def _stream(self, response: HTTPResponse) -> int:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.getheader("Content-Type", "application/json"))
+        self.end_headers()
+        while piece := response.read1(1 << 16):
+            self.wfile.write(piece)
+        return response.status
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
 @contextmanager
 def open_tap(upstream: str) -> Generator[Tap]:
     """A tap in front of a server, until the block ends."""
-    host = upstream.removeprefix("http://")
-    tap = Tap("")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._pass_on(b"")
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            began = time.monotonic()
-            status = self._pass_on(body)
-            data = json.loads(body)
-            role = read_request("openai", data, headers={}).role
-            tap.asked.append(Asked(role, _way(data), status, time.monotonic() - began))
-            tap.noted.set()
-
-        def _pass_on(self, body: bytes) -> int:
-            connection = HTTPConnection(host, timeout=_SECONDS)
-            try:
-                connection.request(self.command, self.path, body or None, {"Content-Type": "application/json"})
-                if not _answers_first(connection.sock, self.connection):
-                    return 0
-                return self._stream(connection.getresponse())
-            except (OSError, HTTPException):
-                return 0
-            finally:
-                # Where the product has gone away, that is how its server learns of it.
-                connection.close()
-
-        def _stream(self, response: HTTPResponse) -> int:
-            self.send_response(response.status)
-            self.send_header("Content-Type", response.getheader("Content-Type", "application/json"))
-            self.end_headers()
-            while piece := response.read1(1 << 16):
-                self.wfile.write(piece)
-            return response.status
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        tap.url = f"http://127.0.0.1:{server.server_port}"
+    with _Server(upstream) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.1,))
         thread.start()
         try:
-            yield tap
+            yield server.tap
         finally:
             server.shutdown()
             thread.join()
