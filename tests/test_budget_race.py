@@ -34,6 +34,8 @@ from journal.world import World
 from server.terminal.exit_codes import ExitCode, code_of_run
 
 Json = Any
+SUMMED = 1e-9
+"""Dollars by which two sums of the same numbers may differ, for their order."""
 PRICES = {MODEL: Rate(100.0, 500.0), SPARE: Rate(1_000.0, 5_000.0)}
 WHOLE = 2 + WORKERS * (CALLS + 1)
 """The model calls of a run that nothing cuts short."""
@@ -109,7 +111,8 @@ async def test_model_calls(tmp_path: Path, limit: int) -> None:
         answers = len(eight.meter.roles("answer"))
         assert ended.took("model_calls") == ended.usage.model_calls == len(eight.meter.asked) <= limit
         assert ended.took("model_calls", "work") <= limit - max(1, limit // 10)
-        assert answers == (1 if limit > 1 else 0)
+        # Where nothing was found code writes the answer.
+        assert answers == (1 if ended.run.result["findings"] else 0)
         assert limit < WORKERS + 3 or eight.meter.crowd.most == WORKERS
 
 
@@ -247,7 +250,7 @@ async def test_parallel(tmp_path: Path, limit: int) -> None:
         ended = await eight.run(**enough(parallel=limit))
         tell("parallel", limit, eight.meter.crowd.most, ended)
         assert (ended.end, len(eight.meter.asked)) == (("succeeded", "done"), WHOLE)
-        assert (eight.meter.crowd.most, eight.meter.tools.most) == (limit, limit)
+        assert eight.meter.tools.most <= eight.meter.crowd.most == limit
 
 
 @pytest.mark.parametrize("at", [3, 9, 15, 22, 28])
@@ -273,7 +276,7 @@ async def test_a_drive_that_is_lost_pays_for_what_it_had_begun_and_the_next_one_
         tell("two drives", at, len(eight.meter.asked), ended)
         assert len(eight.meter.asked) <= ended.took("model_calls") <= 33
         assert eight.meter.tokens <= ended.took("tokens") <= 150_000
-        assert eight.meter.usd <= ended.took("usd") <= 60.0
+        assert eight.meter.usd - SUMMED <= ended.took("usd") <= 60.0
         assert ended.run.answer
         assert ended.end in (("partial", "budget"), ("succeeded", "done"))
 
