@@ -30,7 +30,8 @@ from server.plan_only import make_plan
 from server.product import Product
 from server.terminal.granting import ask_grants_of
 
-pytestmark = pytest.mark.e2e
+# What litellm warns of, or leaves for the collector, is not this project's.
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
 _LEAKING = Path(__file__).parent / "support" / "toy_servers" / "leaking_server.py"
 VARIABLES = {
