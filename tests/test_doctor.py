@@ -3,7 +3,8 @@
 import importlib
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -87,36 +88,44 @@ def test_a_release_of_litellm_that_stole_keys_is_a_problem(versions: list[str], 
     assert (finding.way_out is None) == (state == "ok")
 
 
-def test_the_releases_are_read_from_their_metadata_and_nothing_is_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def importable(folder: Path) -> Generator[None]:
+    """What lies in the folder comes before all that is installed."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+
+
+def test_the_releases_are_read_from_their_metadata_and_nothing_is_imported(tmp_path: Path) -> None:
     info = tmp_path / "litellm-1.107.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: litellm\nVersion: 1.107.0\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    importlib.invalidate_caches()
-    assert "1.107.0" in installation.installed("litellm")
-    assert f"litellm {'/'.join(installation.installed('litellm'))}" in installation.programs().text
+    with importable(tmp_path):
+        assert "1.107.0" in installation.installed("litellm")
+        assert f"litellm {'/'.join(installation.installed('litellm'))}" in installation.programs().text
 
 
 def test_where_logins_are_kept_is_told_to_those_who_log_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "keyring.py").write_text(
-        "class Wallet: pass\nWallet.__module__ = 'keyring.backends.wallet'\n"
-        "def get_keyring(): return Wallet()\n__path__ = []\n"
+    package = tmp_path / "keyring"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "class Wallet: pass\nWallet.__module__ = 'keyring.backends.wallet'\ndef get_keyring(): return Wallet()\n"
     )
+    (package / "errors.py").write_text("class KeyringError(Exception): pass\n")
     stdio = ServerSettings(name="a", transport="stdio", command="x")
     http = ServerSettings(name="b", transport="http", url="https://x")
     assert list(installation.keyring([stdio])) == []
     [files] = installation.keyring([stdio, http])
     assert "mode 0600" in files.text
-    errors = type(sys)("keyring.errors")
-    errors.KeyringError = OSError  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "keyring.errors", errors)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    importlib.invalidate_caches()
-    monkeypatch.delitem(sys.modules, "keyring", raising=False)
-    [kept] = installation.keyring([http])
-    monkeypatch.delitem(sys.modules, "keyring", raising=False)
+    for name in ("keyring", "keyring.errors"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with importable(tmp_path):
+        [kept] = installation.keyring([http])
+    for name in ("keyring", "keyring.errors"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     assert kept.text == "they are kept in the system's keyring (keyring.backends.wallet)"
 
 

@@ -31,7 +31,7 @@ def with_library() -> Generator[None]:
         return
     found = python_with("webauthn", ("webauthn>=3,<4",))
     if isinstance(found, Missing):
-        pytest.skip(found.reason)
+        pytest.skip(found.reason)  # no registry here: the reason says which
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     # Behind all else, so that only what is not here comes from there.
     sys.path.append(_said_by(found.command, code))
