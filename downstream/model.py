@@ -58,6 +58,8 @@ _THINKING = {"low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192}
 """Tokens that a model may think for, on top of those asked for: litellm's budgets count within `max_tokens`."""
 _UNASKED = 4096
 """The same for a model that thinks without being asked to."""
+_BY_GRAMMAR = frozenset({"ollama", "ollama_chat", "lm_studio", "llamafile", "hosted_vllm", "vllm", "xinference"})
+"""Servers for one's own machines, which hold a model to a schema by a grammar made of it."""
 _SCRIPTED = Traits(window=10_000_000)
 """A script reads its requests only to choose what it says."""
 
@@ -164,7 +166,9 @@ class _Litellm:
             return Traits()
         elsewhere = self._options.api_base is not None
         caches = cached_from(model, provider, listed=listed, elsewhere=elsewhere)
-        return Traits(listed_window(litellm, model), caches)
+        base = self._options.api_base
+        by_grammar = provider in _BY_GRAMMAR or (base is not None and is_loopback(base))
+        return Traits(listed_window(litellm, model), caches, by_grammar)
 
     def _room(self, litellm: Any, model: str, role: Role) -> int:
         effort = self._options.effort_of(role)

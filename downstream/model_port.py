@@ -90,7 +90,8 @@ class Place:
 class ModelRequest:
     """What a model is asked. `name` is the reply's name (`submit_plan`, …) or None for plain text and worker turns.
 
-    `schema` asks for JSON by schema under that name; `functions` are offered, and `force` names the one to be called.
+    `schema` asks for JSON by schema under that name, `strict` in the part of its language that every provider takes;
+    `functions` are offered, and `force` names the one to be called.
     `prompt` names the files of its instructions with their versions (`planner@1a2b3c4d`), for the events only.
     """
 
@@ -100,6 +101,7 @@ class ModelRequest:
     max_tokens: int
     name: str | None = None
     schema: JsonObject | None = None
+    strict: bool = True
     functions: tuple[Function, ...] = ()
     force: str | None = None
     stream: bool = False
@@ -163,10 +165,15 @@ FREE = Rate(0.0, 0.0)
 
 @dataclass(frozen=True)
 class Traits:
-    """How many tokens a model takes in a request, and from how many on its provider keeps a prefix (None: never)."""
+    """How many tokens a model takes in a request, and from how many on its provider keeps a prefix (None: never).
+
+    `by_grammar` says that its server holds replies to a schema by a grammar of its own, as those for one's own machine
+    do: such a schema may have optional fields and open objects.
+    """
 
     window: int = 32_768
     caches_from: int | None = None
+    by_grammar: bool = False
 
 
 async def _no_room(model: str, role: Role) -> int:

@@ -31,8 +31,8 @@ class Ask(Protocol):
     ) -> ModelReply: ...
 
 
-async def _what_most_take(model: str) -> int:
-    return Traits().window
+async def _what_most_have(model: str) -> Traits:
+    return Traits()
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Equipment:
     """What executors have: the two doors, what is known of tools and workers, and what is remembered between runs.
 
     `model_for` names the model that would be asked first; `retries` says how often a failed attempt of this run may be
-    made again. `window_of` tells how many tokens a model takes in one request.
+    made again. `traits_of` tells what is known of a model, such as how many tokens it takes in one request.
     """
 
     ask: Ask
@@ -50,7 +50,7 @@ class Equipment:
     remembered: Remembered
     model_for: Callable[[Role, Account], str]
     retries: Callable[[RunJournal], int]
-    window_of: Callable[[str], Awaitable[int]] = _what_most_take
+    traits_of: Callable[[str], Awaitable[Traits]] = _what_most_have
 
 
 @dataclass(frozen=True)

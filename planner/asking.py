@@ -1,7 +1,7 @@
 """What the planner floor asks models, and the forms of their replies."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -20,25 +20,49 @@ _FOLDER = Path(__file__).parent / "prompts"
 _QUOTED = 8_000
 _TEXT: JsonObject = {"type": "string"}
 _TEXTS: JsonObject = {"type": "array", "items": _TEXT}
-_STEP: JsonObject = {
-    "type": "object",
-    "properties": {
-        "id": _TEXT | {"description": "a lower-case letter, then at most 31 of a-z, 0-9 and _"},
-        "kind": {"type": "string", "enum": ["call", "worker", "compose"]},
-        "title": _TEXT | {"description": "a few words for people"},
-        "needs": _TEXTS | {"description": "ids of the steps whose results this step uses"},
-        "optional": {"type": "boolean"},
-        "review": {"type": "boolean"},
-        "tool": _TEXT | {"description": "call: server.tool"},
-        "arguments": {"type": "object", "description": 'call: literals, or {"$step": "id.path"} as a whole value'},
-        "worker": _TEXT | {"description": "worker: its name"},
-        "task": _TEXT | {"description": "worker, compose: all that is to be done, complete in itself"},
-        "tools": _TEXTS | {"description": "worker: the few tools that it needs; all of its worker's if left empty"},
-        "output": {"type": "object", "description": "worker: JSON Schema of its data, where a later step refers to it"},
-    },
-    "required": ["id", "kind"],
+_TASK: JsonObject = {"description": "all that is to be done, complete in itself"}
+_COMMON: dict[str, JsonObject] = {
+    "id": {"description": "a lower-case letter, then at most 31 of a-z, 0-9 and _"},
+    "title": {"description": "a few words"},
+    "needs": {"description": "ids of the steps whose results it uses"},
 }
-_STEPS: JsonObject = {"type": "array", "items": _STEP}
+_MOST_CHOICES = 30
+"""So many tools are named in the form of a plan; where there are more, any name may be written there."""
+
+
+def _steps(workers: Sequence[str] = (), tools: Sequence[str] = (), most: int | None = None) -> JsonObject:
+    """The form of a list of steps, of each kind with what it says and nothing else; without names, any may be said."""
+    worker = _TEXT | ({"enum": [*workers]} if workers else {})
+    tool = _TEXT | ({"enum": [*tools]} if 0 < len(tools) <= _MOST_CHOICES else {})
+    listed = {"type": "array", "items": tool, "description": "the few that it needs; if empty all of its worker's"}
+    data = {"type": "object", "description": "JSON Schema of its data, where a later step refers to it"}
+    review = {"type": "boolean"}
+    own = {"worker": worker, "task": _TEXT | _TASK, "tools": listed, "output": data, "review": review}
+    arguments = {"type": "object", "description": 'literals, or {"$step": "id.path"} as a whole value'}
+    kinds = [
+        _step("worker", own, ["worker", "task"], told=_COMMON),
+        _step("call", {"tool": tool, "arguments": arguments}, ["tool", "arguments"]),
+        _step("compose", {"task": _TEXT}, ["task"]),
+    ]
+    return {"type": "array", "items": {"anyOf": kinds}} | ({} if most is None else {"maxItems": most})
+
+
+def _step(
+    kind: str, own: JsonObject, required: Sequence[str], *, told: Mapping[str, JsonObject] | None = None
+) -> JsonObject:
+    """A kind of step; what its fields mean is `told` once for all kinds."""
+    common: JsonObject = {"id": _TEXT, "kind": {"type": "string", "enum": [kind]}, "title": _TEXT, "needs": _TEXTS}
+    fields = common | own | {"optional": {"type": "boolean"}}
+    said = {name: field | (told or {}).get(name, {}) for name, field in fields.items()}
+    return {"type": "object", "properties": said, "required": ["id", "kind", *required]}
+
+
+def _any_step() -> JsonObject:
+    """Steps as they may be written: what is meant for another kind of step is there for whoever reads the plan."""
+    kinds = _steps()["items"]["anyOf"]
+    fields = {name: field for kind in kinds for name, field in kind["properties"].items()}
+    kind = {"kind": _TEXT}
+    return {"type": "array", "items": {"type": "object", "properties": fields | kind, "required": ["id", "kind"]}}
 
 
 def _as_it_is(data: JsonObject) -> JsonObject:
@@ -57,25 +81,23 @@ SEARCH = Instead(
 )
 PLAN = Form(
     "submit_plan",
-    {"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
+    {"type": "object", "properties": {"steps": _steps()}, "required": ["steps"]},
     _as_it_is,
     "Hand in the plan.",
     instead=SEARCH,
+    taken={"type": "object", "properties": {"steps": _any_step()}, "required": ["steps"]},
 )
+_REVISED: JsonObject = {
+    "decision": {"type": "string", "enum": ["continue", "revise", "finish"]},
+    "reason": _TEXT | {"description": "one sentence"},
+    "drop": _TEXTS | {"description": "ids of steps to take out"},
+}
 REVISION = Form(
     "revise_plan",
-    {
-        "type": "object",
-        "properties": {
-            "decision": {"type": "string", "enum": ["continue", "revise", "finish"]},
-            "reason": _TEXT | {"description": "one sentence"},
-            "drop": _TEXTS | {"description": "ids of steps to take out"},
-            "add": _STEPS,
-        },
-        "required": ["decision"],
-    },
+    {"type": "object", "properties": _REVISED | {"add": _steps()}, "required": ["decision"]},
     _flat,
     "Say how the plan goes on.",
+    taken={"type": "object", "properties": _REVISED | {"add": _any_step()}, "required": ["decision"]},
 )
 ANSWER = Form(
     "submit_answer",
@@ -90,12 +112,11 @@ ANSWER = Form(
 )
 
 
-def plan_form(workers: Sequence[str]) -> Form[JsonObject]:
-    """The form of a plan whose steps name one of these workers: what holds a model to a schema holds it to them."""
-    # A field with a choice can't be left empty where all are required.
-    worker = _TEXT | {"enum": [*workers], "description": "worker: its name; other kinds: any, it does not count"}
-    step = _STEP | {"properties": _STEP["properties"] | {"worker": worker}}
-    return replace(PLAN, schema=PLAN.schema | {"properties": {"steps": _STEPS | {"items": step}}})
+def plan_form(workers: Sequence[str], tools: Sequence[str], *, most: int) -> Form[JsonObject]:
+    """The form of a plan of at most so many steps, which name one of these workers, and of these tools if any is given:
+    what holds a model to a schema holds it to them.
+    """
+    return replace(PLAN, schema=PLAN.schema | {"properties": {"steps": _steps(workers, tools, most)}})
 
 
 class Ask(Protocol):

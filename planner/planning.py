@@ -139,10 +139,12 @@ class _Talk:
         self.journal = journal
         self.desk = desk
         self._patience = Patience(journal)
-        self._form = plan_form(_to_plan_with(bounds))
         shown = tools_to_show(bounds.offered, journal.run.goal)
         self._listed = Listed(bounds, frozenset(tool.full_name for tool in shown))
         self._offers = bool(self._listed.left_out)
+        # What a search will find can't be known now.
+        named = () if self._offers else sorted(tool.full_name for tool in shown)
+        self._form = plan_form(_to_plan_with(bounds), named, most=bounds.max_steps)
         self._texts: tuple[str, ...] = (_first_message(journal, desk, bounds, shown),)
 
     def go_on(self, reply: JsonObject, text: str) -> None:

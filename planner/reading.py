@@ -20,6 +20,9 @@ KINDS = ("call", "worker", "compose")
 _ADAPTER: TypeAdapter[AnyStep] = TypeAdapter(Step)
 _BESIDES = frozenset({"id", "title", "needs", "optional", "review"})
 """Fields without which the rest of a step can still be checked."""
+_SCHEMA_WORDS = frozenset(
+    {"type", "properties", "required", "items", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"}
+)
 _AS_TEXT = {"arguments_json": "arguments", "output_json": "output"}
 
 
@@ -34,6 +37,11 @@ class Known:
     def is_no_step(self, name: Json) -> bool:
         """Whether this is surely a tool or a worker, put where the id of a step belongs."""
         return isinstance(name, str) and name not in self.steps and (name in self.workers or self.is_tool(name))
+
+    def step_of(self, name: Json) -> Json:
+        """The id of the step whose result, or a part of it, is named; whatever else this is as it stands."""
+        step = name.partition(".")[0] if isinstance(name, str) else ""
+        return step if step in self.steps and name not in self.steps else name
 
 
 def read_step(raw: Json, number: int, *, known: Known) -> tuple[AnyStep | None, list[str]]:
@@ -114,8 +122,12 @@ def _fields(raw: JsonObject, name: str) -> tuple[JsonObject, list[str]]:
             fields.setdefault(meant, data)
     if isinstance(fields.get("needs"), str):
         fields["needs"] = [fields["needs"]]
-    if fields.get("output") == {}:
-        del fields["output"]
+    if is_object(output := fields.get("output")) and not _SCHEMA_WORDS & output.keys():
+        if output and all(is_object(field) and "type" in field for field in output.values()):
+            fields["output"] = {"type": "object", "properties": output}
+        else:
+            # Empty, or what a weak model thinks that the worker will find: no schema, and nothing to tell a worker.
+            del fields["output"]
     return fields, errors
 
 
@@ -123,7 +135,8 @@ def _put_in_place(fields: JsonObject, known: Known) -> None:
     """What weak models write into a field beside the right one, where only one thing can be meant by it."""
     kind, tool, tools, needs = (fields.get(name) for name in ("kind", "tool", "tools", "needs"))
     if is_array(needs):
-        fields["needs"] = [need for need in needs if not known.is_no_step(need)]
+        named = [known.step_of(need) for need in needs if not known.is_no_step(need)]
+        fields["needs"] = [need for number, need in enumerate(named) if need not in named[:number]]
     if kind == "call" and tool is None and is_array(tools) and len(tools) == 1:
         fields["tool"] = tools[0]
     if kind == "worker" and tools is None and isinstance(tool, str) and known.is_tool(tool):

@@ -201,7 +201,7 @@ def _equipment(settings: Settings, doors: _Doors, depths: _Depths) -> Equipment:
         remembered=doors.door.remembered,
         model_for=doors.door.model_for,
         retries=lambda journal: int(journal.run.options.get("budget", {}).get("retries", settings.budget.retries)),
-        window_of=doors.door.window_of,
+        traits_of=doors.door.traits_of,
     )
 
 

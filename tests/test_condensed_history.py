@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from downstream.door import Called, ToolCall
 from downstream.model import open_models
-from downstream.model_port import Message, ModelFailed, ModelReply, ModelRequest, Models
+from downstream.model_port import Message, ModelFailed, ModelReply, ModelRequest, Models, Traits
 from downstream.models.door import ModelDoor
 from downstream.settings import ModelOptions, ModelSettings
 from executors.contract import Outcome
@@ -344,7 +344,7 @@ async def test_without_a_word_of_the_window_what_most_models_take_is_taken_for_g
     async with open_bench(tmp_path) as bench:
         models = Models(_silent, _unpriced, _nothing)
         door = ModelDoor(models, ModelSettings(model="m"), bench.store.remembered)
-        assert (await door.window_of("m"), await Equipment.window_of("m")) == (32_768, 32_768)
+        assert (await door.traits_of("m"), await Equipment.traits_of("m")) == (Traits(), Traits(32_768, None, False))
 
 
 async def _silent(model: str, request: ModelRequest) -> ModelReply:

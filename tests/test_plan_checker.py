@@ -295,6 +295,24 @@ def test_needs_that_name_a_tool_or_a_worker_and_no_step_are_dropped() -> None:
     assert errors_of(call("a", needs=["notes.search", 7])) == ["step 'a': needs.0: input should be a valid string"]
 
 
+def test_a_need_that_names_a_part_of_a_result_is_the_step_that_gives_it() -> None:
+    step = call("a", "notes.search", "w.output", "w.findings[0]", "w")
+    assert check_plan({"steps": [step, worker()]}, bounds()).by_id["a"].needs == ("w",)
+    wrong = [{"$step": "w"}, ["w"]]
+    assert [error for each in wrong for error in errors_of(call("a", needs=[each]))] == [
+        "step 'a': needs.0: input should be a valid string",
+        "step 'a': needs.0: input should be a valid string",
+    ]
+
+
+def test_an_output_that_is_no_schema_is_left_out_and_one_that_lists_fields_is_taken_for_them() -> None:
+    found = check_plan({"steps": [worker(output={"date": "2023-09-15"}), worker("v", output={})]}, bounds())
+    assert ["output" in step for step in found.to_json()] == [False, False]
+    fields = {"date": {"type": "string"}}
+    [step] = check_plan({"steps": [worker(output=fields)]}, bounds()).to_json()
+    assert step["output"] == {"type": "object", "properties": fields}
+
+
 def test_a_need_that_may_be_a_step_is_never_dropped() -> None:
     step = worker("researcher")
     assert check_plan({"steps": [call("a", "researcher"), step]}, bounds()).by_id["a"].needs == ("researcher",)

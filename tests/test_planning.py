@@ -19,7 +19,7 @@ from journal.actions import Decision
 from journal.errors import BudgetReached
 from journal.ledger import Amount, Reservation, Spent
 from journal.run_journal import RunJournal
-from planner.asking import PLAN
+from planner.asking import PLAN, plan_form
 from planner.cards import tool_line, tools_to_show, worker_card
 from planner.drive import make_drive
 
@@ -165,7 +165,7 @@ async def test_a_plan_refused_for_want_of_budget_is_asked_for_under_a_higher_lim
         rig.models.plans = [BudgetReached("tokens", allowed=100.0, used=0.0)]
         run = await rig.drive(await rig.new_run())
         least = int(str(run.message).partition("at least ")[2].split()[0].replace(",", ""))
-        assert 1_000 < least < 9_000
+        assert 1_000 < least < 10_000
         await rig.store.reopen(run, options={"reopened": 1})
         rig.models.plans, rig.limits = [GOOD], replace(LIMITS, tokens=least)
         run = await rig.drive(run.id)
@@ -195,12 +195,29 @@ async def test_the_schema_of_a_plan_names_the_workers_that_there_are(tmp_path: P
         wire = rig.models.asked[0].asked("schema").schema
         assert wire is not None
         step = wire["properties"]["steps"]["items"]
-        assert step["properties"]["worker"] == {
+        worker, call, compose = step["anyOf"]
+        assert worker["properties"]["worker"] == {
             "type": "string",
             "enum": ["mine", "researcher", "operator", "writer"],
-            "description": "worker: its name; other kinds: any, it does not count",
         }
-        assert step["required"] == list(step["properties"])
+        assert [kind["required"] for kind in step["anyOf"]] == [list(kind["properties"]) for kind in step["anyOf"]]
+        assert ("worker" in call["properties"], "tool" in compose["properties"]) == (False, False)
+
+
+async def test_the_schema_of_a_plan_names_the_tools_unless_some_are_not_shown(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [GOOD, GOOD]
+        await rig.drive(await rig.new_run())
+        rig.tools.listed = [*TOOLS, *(tool(f"server.thing{number}", {"x" * 60: {}}) for number in range(300))]
+        await rig.drive(await rig.new_run("search notes"))
+        few, many = (asked.asked("schema").schema for asked in rig.models.asked if asked.form.name == "submit_plan")
+        named: list[Any] = []
+        for wire in (few, many):
+            assert wire is not None
+            worker, call_, _ = wire["properties"]["steps"]["items"]["anyOf"]
+            named.append((worker["properties"]["tools"]["items"].get("enum"), call_["properties"]["tool"].get("enum")))
+        names = sorted(each.full_name for each in TOOLS)
+        assert named == [(names, names), (None, None)]
 
 
 async def test_a_given_plan_needs_no_planner(tmp_path: Path) -> None:
@@ -299,14 +316,20 @@ async def test_the_planner_is_told_when_tools_were_left_out(tmp_path: Path) -> N
 
 
 def test_the_plan_schema_is_closed_by_the_renderer_and_asks_for_open_objects_as_text() -> None:
-    step = for_reply(PLAN.schema)["properties"]["steps"]["items"]
-    assert (
-        step["additionalProperties"],
-        "arguments_json" in step["properties"],
-        "output_json" in step["properties"],
-    ) == (
-        False,
-        True,
-        True,
-    )
-    assert "$ref" not in json.dumps(step)
+    steps = for_reply(PLAN.schema)["properties"]["steps"]
+    kinds = steps["items"]["anyOf"]
+    worker, call, _ = kinds
+    assert [kind["additionalProperties"] for kind in kinds] == [False, False, False]
+    assert ("arguments_json" in call["properties"], "output_json" in worker["properties"]) == (True, True)
+    assert "$ref" not in json.dumps(steps)
+
+
+def test_a_server_that_writes_by_grammar_is_told_of_a_plan_with_an_end_fields_to_leave_out_and_open_objects() -> None:
+    steps = for_reply(plan_form(["mine"], ["notes.read"], most=4).schema, by_grammar=True)["properties"]["steps"]
+    worker, call, compose = steps["items"]["anyOf"]
+    assert steps["maxItems"] == 4
+    assert worker["required"] == ["id", "kind", "worker", "task"]
+    assert worker["properties"]["tools"]["items"] == {"type": "string", "enum": ["notes.read"]}
+    assert call["properties"]["arguments"]["type"] == "object"
+    assert compose["required"] == ["id", "kind", "task"]
+    assert [kind["additionalProperties"] for kind in (worker, call, compose)] == [False, False, False]

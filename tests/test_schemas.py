@@ -234,6 +234,33 @@ def test_a_form_is_closed_all_the_way_down_with_every_field_required_and_open_ob
     assert worker["properties"]["tools"]["description"] == "(empty where it does not apply)"
 
 
+def test_by_grammar_fields_may_be_left_out_objects_are_open_or_closed_as_they_were_and_lists_end() -> None:
+    wire = for_reply(
+        {
+            "type": "object",
+            "properties": {
+                "list": {"type": "array", "maxItems": 3, "items": {"type": "string"}},
+                "open": {"type": "object"},
+                "none": {"type": "object", "additionalProperties": False},
+                "text": {"type": "string", "maxLength": 9},
+            },
+            "required": ["list"],
+        },
+        by_grammar=True,
+    )
+    assert wire == {
+        "type": "object",
+        "properties": {
+            "list": {"type": "array", "maxItems": 3, "items": {"type": "string"}},
+            "open": {"type": "object"},
+            "none": {"type": "object", "properties": {}, "additionalProperties": False},
+            "text": {"type": "string", "description": "(maxLength 9)"},
+        },
+        "required": ["list"],
+        "additionalProperties": False,
+    }
+
+
 def test_a_reply_is_tidied_by_its_schema() -> None:
     said: Json = {
         "steps": [

@@ -1,7 +1,9 @@
 """Workers whose models do not do as they are told."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from executing import (
@@ -25,6 +27,7 @@ from downstream.tools import Tool
 from executors.step import ComposeStep
 from journal.errors import Fenced
 
+Json = Any
 NOTES = frozenset({"private:notes"})
 SEARCH = ("notes__search", {"query": "budget"})
 READ = ("notes__read", {"path": "a.md"})
@@ -59,6 +62,65 @@ async def test_a_model_that_writes_prose_is_reminded_once_and_then_asked_for_its
         assert all(message.role in ("system", "user", "assistant") and not message.uses for message in asked.messages)
         await bench.outcome(worker_step(id="other"))
         assert bench.requests[4].name == "next_action"
+
+
+async def test_a_model_that_had_called_nothing_is_not_shown_its_prose_when_it_is_asked_in_another_way(
+    tmp_path: Path,
+) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.schema is None:
+            return prose("The festival is on 15 October.")
+        return prose('{"tool": "submit_report", "arguments": {"status": "partial", "summary": "Nothing."}}')
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        await bench.outcome(worker_step())
+        told = [texts(request) for request in bench.requests]
+        assert ["15 October" in each for each in told] == [False, True, False]
+
+
+async def test_by_grammar_a_call_written_as_text_is_taken_and_the_next_asked_for_with_its_own_arguments(
+    tmp_path: Path,
+) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.schema is None:
+            return prose('{"name": "notes__search", "arguments": {"query": "budget"}}')
+        done = json.loads(report(("x", ["c_110"])).uses[0].arguments)
+        return prose(json.dumps({"tool": "submit_report", "arguments": done}))
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        bench.by_grammar = True
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, [request.name for request in bench.requests]) == ("succeeded", [None, "next_action"])
+        first, asked = bench.requests
+        assert [function.name for function in first.functions][-2:] == ["read_artifact", "submit_report"]
+        assert "read_artifact" not in texts(asked, "system")
+        assert (asked.strict, last_message(asked).content) == (
+            False,
+            "reply with JSON: next_action\nOne JSON object and nothing else.",
+        )
+        assert asked.schema is not None
+        taken = asked.schema["properties"]["arguments"]["anyOf"]
+        # Both tools take the same.
+        assert [[*each["properties"]][:1] for each in taken] == [["query"], ["status"]]
+        assert [each["additionalProperties"] for each in taken] == [False, False]
+        await bench.outcome(worker_step(id="other"))
+        assert bench.requests[2].name == "next_action"
+
+
+async def test_by_grammar_very_many_arguments_are_left_open(tmp_path: Path) -> None:
+    schema: Json = {"type": "object", "properties": {f"{'x' * 50}{each}": {"type": "string"} for each in range(300)}}
+    wide = [replace(tool("notes.search"), input_schema=schema)]
+
+    def say(request: ModelRequest) -> ModelReply:
+        return prose('{"tool": "submit_report", "arguments": {"status": "partial", "summary": "Nothing."}}')
+
+    async with open_bench(tmp_path, say=say, act=called, tools=wide) as bench:
+        bench.by_grammar = True
+        await bench.outcome(worker_step())
+        await bench.outcome(worker_step(id="other"))
+        asked = bench.requests[-1].schema
+        assert asked is not None
+        assert asked["properties"]["arguments"] == {"type": "object"}
 
 
 async def test_a_model_whose_json_breaks_off_is_told_where(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from downstream.model_port import (
     Models,
     Rate,
     Role,
+    Traits,
 )
 from downstream.settings import ModelSettings
 from journal.errors import BudgetReached, Fenced, SteprelayError
@@ -92,9 +93,9 @@ class ModelDoor:
             raise NoModel(role)
         return model
 
-    async def window_of(self, model: str) -> int:
-        """How many tokens it takes in one request."""
-        return (await self.models.traits_of(model)).window
+    async def traits_of(self, model: str) -> Traits:
+        """What is known of it: how much it takes in one request, for one."""
+        return await self.models.traits_of(model)
 
     def limiter(self, model: str) -> ModelLimiter:
         return self._limiters.setdefault(model, ModelLimiter(self.sleep))
@@ -192,7 +193,7 @@ class _Asking:
         limiter, world = self.door.limiter(model), self.journal.world
         if (left := limiter.pause_left(world)) > _LONGEST_PAUSE:
             raise ModelFailed(model, "rate", f"its server asks for a pause, which lasts {left:.0f} s more")
-        caches_from = (await self.door.models.traits_of(model)).caches_from
+        caches_from = (await self.door.traits_of(model)).caches_from
         prefix = shared_prefix(model, self.request, caches_from=caches_from)
         retry = 0
         while True:

@@ -1,6 +1,7 @@
 """What a schema for models says in words, because no keyword that every provider takes can say it."""
 
 import json
+from collections.abc import Collection
 
 from journal.values import Json, JsonObject
 
@@ -32,13 +33,13 @@ _TOLD_ALWAYS = ("default", "not", "if", "then", "else")
 _SAYS_NOTHING: tuple[Json, ...] = (None, {}, [])
 
 
-def keywords(whole: JsonObject, kind: str | None) -> tuple[JsonObject, list[str]]:
-    """Of a tidied part of this type: what may stay as it is, and in words what may not."""
+def keywords(whole: JsonObject, kind: str | None, *, kept: Collection[str] = ()) -> tuple[JsonObject, list[str]]:
+    """Of a tidied part of this type: what may stay as it is (`kept` too), and in words what may not."""
     plain: JsonObject = {key: whole[key] for key in ("description",) if key in whole}
     telling = TELLING.get(kind or "", ())
     notes: list[str] = []
     for key, item in whole.items():
-        if key == "format" and kind == "string" and item in _FORMATS:
+        if (key == "format" and kind == "string" and item in _FORMATS) or (key in kept and key in telling):
             plain[key] = item
         elif (key in telling or key in _TOLD_ALWAYS) and _says_something(key, item):
             notes.append(f"{key} {short(item)}")

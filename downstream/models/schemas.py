@@ -16,6 +16,7 @@ from .schema_words import described, keywords
 _DEEPEST, _DEEPEST_REPLY = 12, 8
 """OpenAI takes ten levels of a reply."""
 _MOST_REFERENCES = 40
+_ENDS = ("maxItems",)
 _MOST_PARTS, _LEAST_SHARE = 2_000, 100
 """So many parts are looked at, and each argument has its share; what is beyond keeps its type only, if required."""
 
@@ -25,12 +26,13 @@ def for_function(schema: Json) -> JsonObject:
     return _Plain(schema, strict=False).root(schema)
 
 
-def for_reply(schema: JsonObject) -> JsonObject:
+def for_reply(schema: JsonObject, *, by_grammar: bool = False) -> JsonObject:
     """The schema of a reply: closed all the way down, every field required and left empty where it does not apply.
 
-    An open object `x` is asked for as a text `x_json`; `replies.tidied` reads it back.
+    An open object `x` is asked for as a text `x_json`; `replies.tidied` reads it back. A server that writes
+    `by_grammar` takes more: there optional fields may be left out, objects may be open, and lists have an end.
     """
-    return _Plain(schema, strict=True).root(schema)
+    return _Plain(schema, strict=not by_grammar, by_grammar=by_grammar).root(schema)
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,12 @@ class _Place:
 
 
 class _Plain:
-    def __init__(self, document: Json, *, strict: bool) -> None:
+    def __init__(self, document: Json, *, strict: bool, by_grammar: bool = False) -> None:
         self.document = document
         self.strict = strict
-        self.deepest = _DEEPEST_REPLY if strict else _DEEPEST
+        self.by_grammar = by_grammar
+        self.is_reply = strict or by_grammar
+        self.deepest = _DEEPEST_REPLY if self.is_reply else _DEEPEST
         self.left = _MOST_PARTS
 
     def root(self, schema: Json) -> JsonObject:
@@ -60,12 +64,12 @@ class _Plain:
         else:
             plain = {"type": "object"} | {key: item for key, item in whole.items() if key == "description"}
         plain.setdefault("properties", {})
-        return self._closed(plain) if self.strict else plain
+        return self._closed(plain) if self.is_reply else plain
 
     def _at(self, schema: Json, place: _Place) -> JsonObject:
         """The plain form of a part; in a reply, an open one is asked for as text by whoever holds it."""
         plain = self._unclosed(schema, place)
-        return self._closed(plain) if self.strict and plain.get("properties") else plain
+        return self._closed(plain) if self.is_reply and plain.get("properties") else plain
 
     def _unclosed(self, schema: Json, place: _Place) -> JsonObject:
         whole, through = self._whole(schema, place.through)
@@ -104,7 +108,7 @@ class _Plain:
         if len(kinds) > 1 and not branches:
             branches = [{"type": kind} for kind in kinds]
         others = [each for each in branches if not _is_null(each)]
-        notes = [] if self.strict else _null_notes(whole, len(others) < len(branches))
+        notes = [] if self.is_reply else _null_notes(whole, len(others) < len(branches))
         if others:
             own = {"anyOf", "description", "default", *(("type",) if len(kinds) > 1 else ())}
             inherited = {key: item for key, item in whole.items() if key not in own}
@@ -146,7 +150,7 @@ class _Plain:
     def _one(self, whole: JsonObject, kind: str | None, place: _Place) -> JsonObject:
         """A part of one type, or of none that is said."""
         kind = kind or _implied(whole)
-        plain, notes = keywords(whole, kind)
+        plain, notes = keywords(whole, kind, kept=_ENDS if self.by_grammar else ())
         if kind is None:
             return described(plain if self.strict else plain | any_value(), notes)
         plain["type"] = kind
@@ -155,6 +159,8 @@ class _Plain:
             notes += order
         if kind == "object":
             notes += self._fields(plain, whole, place)
+            if self.by_grammar and whole.get("additionalProperties") is False and "properties" not in plain:
+                plain |= {"properties": {}, "additionalProperties": False}
         return described(plain, notes)
 
     def _items(self, whole: JsonObject, place: _Place) -> tuple[JsonObject, list[str]]:
@@ -177,7 +183,7 @@ class _Plain:
             self._share(place, len(fields))
             if self.left > 0 or name in required:
                 shown[name] = self._at(field, place.below())
-                if not self.strict and name in required and self._takes_null(field, place):
+                if not self.is_reply and name in required and self._takes_null(field, place):
                     required.remove(name)
                     shown[name] = described(shown[name], ["leave out for null"])
         if shown:
@@ -193,8 +199,10 @@ class _Plain:
         return "null" in whole.get("type", ()) or any(map(_is_null, whole.get("anyOf", ())))
 
     def _closed(self, plain: JsonObject) -> JsonObject:
-        """Every field required, under the name that it is asked for by, and no other fields."""
+        """No other fields; every field required, under the name that it is asked for by."""
         required: list[str] = plain.get("required", [])
+        if self.by_grammar:
+            return plain | {"required": required, "additionalProperties": False}
         fields: JsonObject = {}
         for name, field in plain["properties"].items():
             asked = name

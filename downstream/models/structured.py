@@ -7,6 +7,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from downstream.json_shape import is_object
 from downstream.model_port import Function, Message, ModelFailed, ModelReply, ModelRequest
 from downstream.settings import SCRIPTED
 from journal.errors import SteprelayError
@@ -52,7 +53,8 @@ class Form(Generic[T]):
     """A reply by its name. `read` makes it ours and raises ReplyErrors or pydantic's ValidationError where it can't.
 
     `from_text` takes a reply without JSON as it stands, for roles whose reply is text at heart. What `instead` names
-    is read always, and offered where the question says so.
+    is read always, and offered where the question says so. `is_told` is false where the request tells of it already.
+    `taken` is what a reply may hold, where that is more than what is asked for.
     """
 
     name: str
@@ -61,15 +63,25 @@ class Form(Generic[T]):
     description: str = ""
     from_text: Callable[[str], T] | None = None
     instead: Instead | None = None
+    is_told: bool = True
+    taken: JsonObject | None = None
 
     @property
     def whole_schema(self) -> JsonObject:
         """The schema of the reply, with the field for what may stand in its place."""
+        return self._with_instead(self.schema)
+
+    @property
+    def read_schema(self) -> JsonObject:
+        """The schema by which a reply is read."""
+        return self._with_instead(self.taken or self.schema)
+
+    def _with_instead(self, schema: JsonObject) -> JsonObject:
         if self.instead is None:
-            return self.schema
+            return schema
         told = f"{self.instead.function.description} Empty where you hand in."
         field: JsonObject = {self.instead.field: {"type": "string", "description": told}}
-        return self.schema | {"properties": field | self.schema["properties"]}
+        return schema | {"properties": field | schema["properties"]}
 
 
 @dataclass(frozen=True)
@@ -87,9 +99,9 @@ class Question(Generic[T]):
     after: tuple[Message, ...] = ()
     offers: bool = False
 
-    def asked(self, rung: Rung) -> ModelRequest:
+    def asked(self, rung: Rung, *, by_grammar: bool = False) -> ModelRequest:
         """The request with its format put in the way of that rung."""
-        request = formatted(self.request, self.form, rung, offers=self.offers)
+        request = formatted(self.request, self.form, rung, offers=self.offers, by_grammar=by_grammar)
         return replace(request, messages=(*request.messages, *self.after))
 
 
@@ -99,8 +111,8 @@ async def ask_structured(door: ModelDoor, journal: RunJournal, key: str, questio
     A reply without the form is repaired, then asked for in the next way, with which later questions start. A reply of
     the form that `read` refuses with ReplyErrors is repaired only. Raises NoReply, or what `ModelDoor.ask` raises.
     """
-    rung = await _first_rung(door, journal, key, question)
-    ladder = _Ladder(door, journal, key, question, rung=rung)
+    begun = await _begun(door, journal, key, question)
+    ladder = _Ladder(door, journal, key, question, begun=begun)
     while True:
         reply = await ladder.ask()
         if reply is None:
@@ -123,26 +135,38 @@ class _Formless(ReplyErrors):
     """The reply has not the form; asked in another way, the model may give it."""
 
 
-async def _first_rung(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> Rung:
-    """Where the last question to this model ended; a replay starts where this one did."""
+@dataclass(frozen=True)
+class _Begun:
+    """How a question begins: where the last one to this model ended, and how its server is told of schemas."""
+
+    rung: Rung
+    by_grammar: bool
+
+
+async def _begun(door: ModelDoor, journal: RunJournal, key: str, question: Question[T]) -> _Begun:
+    """A replay begins as this one did."""
     model = door.model_for(question.request.role, question.account)
 
-    async def first() -> Rung:
-        return await remembered_rung(door.remembered, model)
+    async def first() -> JsonObject:
+        rung, traits = await remembered_rung(door.remembered, model), await door.traits_of(model)
+        return {"rung": rung, "by_grammar": traits.by_grammar}
 
-    return _rung(await journal.memo(f"{key}/rung", Meaning("rung", model), first))
+    found = await journal.memo(f"{key}/rung", Meaning("rung", model), first)
+    # An earlier release wrote the rung alone.
+    begun: JsonObject = found if is_object(found) else {"rung": found, "by_grammar": False}
+    return _Begun(_rung(begun["rung"]), begun["by_grammar"])
 
 
 class _Ladder(Generic[T]):
     """Where a question stands: the way it is asked now, and what the model is shown of its last reply."""
 
-    def __init__(self, door: ModelDoor, journal: RunJournal, key: str, question: Question[T], *, rung: Rung) -> None:
+    def __init__(self, door: ModelDoor, journal: RunJournal, key: str, question: Question[T], *, begun: _Begun) -> None:
         self.door = door
         self.journal = journal
         self.key = key
         self.question = question
-        self.first: Rung = rung
-        self.rung: Rung = rung
+        self.begun = begun
+        self.rung: Rung = begun.rung
         self.model = door.model_for(question.request.role, question.account)
         self.asks = 0
         self.repairs = 0
@@ -151,7 +175,7 @@ class _Ladder(Generic[T]):
     async def ask(self) -> ModelReply | None:
         """The next reply; None if the server does not take this way of asking, and the next is tried."""
         key = f"{self.key}/repair.{self.asks}" if self.asks else self.key
-        request = self.question.asked(self.rung)
+        request = self.question.asked(self.rung, by_grammar=self.begun.by_grammar)
         request = replace(
             request,
             messages=(*request.messages, *self.shown),
@@ -172,14 +196,14 @@ class _Ladder(Generic[T]):
             longest = self.question.request.max_tokens
             raise _Formless([f"it was cut off for its length; say it shorter, in at most {longest} tokens"])
         try:
-            data = found_in(reply, form.name, form.whole_schema)
+            data = found_in(reply, form.name, form.read_schema)
             if data is None:
                 data = _instead(reply, form)
             if data is None and form.from_text is not None and reply.text.strip():
                 return form.from_text(reply.text)
             if data is None:
                 raise _Formless([broken_json(reply.text) or f"no JSON for {form.name} was found in it"])
-            tidy, dropped = tidied(data, form.whole_schema)
+            tidy, dropped = tidied(data, form.read_schema)
         except ReplyErrors as error:
             raise _Formless(error.errors) from error
         if dropped and not reply.replayed:
@@ -212,12 +236,14 @@ class _Ladder(Generic[T]):
 
     async def remember(self, reply: ModelReply) -> None:
         """Note for later questions which way led to a reply, if it was not the first."""
-        learned = self.rung != self.first and reply.model == self.model
+        learned = self.rung != self.begun.rung and reply.model == self.model
         if learned and not reply.replayed and not self.model.startswith(SCRIPTED):
             await self.door.remembered.put("model", habit(self.model), {"rung": self.rung})
 
 
-def formatted(request: ModelRequest, form: Form[T], rung: Rung, *, offers: bool = False) -> ModelRequest:
+def formatted(
+    request: ModelRequest, form: Form[T], rung: Rung, *, offers: bool = False, by_grammar: bool = False
+) -> ModelRequest:
     """The request with its format put in the way of that rung; `offers` what may stand in the reply's place."""
     if rung == "function":
         handed_in = Function(form.name, form.description or f"Hand in the reply {form.name}.", for_reply(form.schema))
@@ -225,13 +251,15 @@ def formatted(request: ModelRequest, form: Form[T], rung: Rung, *, offers: bool 
             return replace(request, name=form.name, functions=(form.instead.function, handed_in))
         return replace(request, name=form.name, functions=(handed_in,), force=form.name)
     # A field and no function: many servers lose functions that are asked for together with a schema.
-    wire = for_reply(form.whole_schema if offers else form.schema)
+    wire = for_reply(form.whole_schema if offers else form.schema, by_grammar=by_grammar)
     # Servers that hold the model to a schema don't all show it to the model, and those that drop it say nothing.
-    told = f"reply with JSON: {form.name}\nOne JSON object and nothing else, by this JSON Schema:\n{json.dumps(wire)}"
+    by_schema = f", by this JSON Schema:\n{json.dumps(wire)}" if form.is_told else "."
+    told = f"reply with JSON: {form.name}\nOne JSON object and nothing else{by_schema}"
     return replace(
         request,
         name=form.name,
         schema=wire if rung == "schema" else None,
+        strict=not by_grammar,
         messages=(*request.messages, Message("user", told)),
     )
 

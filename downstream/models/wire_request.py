@@ -62,7 +62,7 @@ def wire_request(wanted: Wanted, takes: Takes) -> WireRequest:
     }
     if request.schema is not None:
         _need("response_format", takes)
-        schema = {"name": request.name or "reply", "schema": request.schema, "strict": True}
+        schema = {"name": request.name or "reply", "schema": request.schema, "strict": request.strict}
         arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.functions:
         _need("tools", takes)

@@ -14,6 +14,8 @@ from .brief import Brief, Style
 from .turn import Use
 
 TURN_TOKENS, LAST_TOKENS = 4_096, 2_048
+_LONGEST_TYPED = 15_000
+"""Characters of the arguments of all functions, beyond which a grammar of them would take too long to make."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,17 @@ class Shown:
 class Conversation:
     """Grows with the attempt and is made again from the memo by each drive."""
 
-    def __init__(self, brief: Brief) -> None:
+    def __init__(self, brief: Brief, *, by_grammar: bool = False) -> None:
         self.brief = brief
+        self.by_grammar = by_grammar
         self.tokens = 0
         self._messages = [Message("user", brief.first_message)]
         self._results: dict[int, str] = {}
         """By the number of their message, the calls whose results they are."""
+
+    def begin_again(self) -> None:
+        """Forget what was said, for a model that has called nothing so far and would only repeat its prose."""
+        del self._messages[1:]
 
     def take(self, reply: ModelReply) -> None:
         self.tokens += reply.spent.tokens
@@ -80,7 +87,10 @@ class Conversation:
         told = Message("system", f"{self.brief.system}\n\n{prompt('next_action', functions=listed)}")
         plain = ModelRequest(self.brief.role, place, (told, *map(_as_text, self._messages)), TURN_TOKENS)
         plain = replace(plain, prompt=versions(self.brief.role, "next_action"))
-        return formatted(plain, Form("next_action", _next_action(functions), dict), style)
+        schema = _next_action(functions, typed=self.by_grammar)
+        # Where the server holds it to the functions' own arguments, these need not be told twice.
+        form = Form("next_action", schema, dict, is_told=not self.by_grammar)
+        return formatted(plain, form, style, by_grammar=self.by_grammar)
 
     def last_request(self, style: Style, *, turn: int, repair: int = 0, forced: bool = True) -> ModelRequest:
         """A request that offers nothing but the end."""
@@ -96,13 +106,18 @@ def function_of(tool: Tool) -> Function:
     return Function(tool.wire, f"{words}\n{parameters.note}".strip(), parameters.schema)
 
 
-def _next_action(functions: tuple[Function, ...]) -> JsonObject:
+def _next_action(functions: tuple[Function, ...], *, typed: bool) -> JsonObject:
+    """The form of one action; `typed` where the arguments are held to those of the functions."""
+    arguments: JsonObject = {"type": "object"}
+    taken = [each.parameters | {"additionalProperties": False} for each in functions]
+    if typed and len(json.dumps(taken)) <= _LONGEST_TYPED:
+        arguments = {"anyOf": taken}
     return {
         "type": "object",
         "additionalProperties": False,
         "properties": {
             "tool": {"type": "string", "enum": [function.name for function in functions]},
-            "arguments": {"type": "object"},
+            "arguments": arguments,
         },
         "required": ["tool", "arguments"],
     }

@@ -44,10 +44,10 @@ class Loop:
         self.journal = journal
         self.brief = brief
         self.log = CallLog(read=brief.label)
-        self.talk = Conversation(brief)
+        # A step that was begun by an earlier release says neither.
+        self.talk = Conversation(brief, by_grammar=begun.get("by_grammar", False))
         self.tools = StepTools.from_json(begun["tools"], brief.tools)
         self.calls = WorkerCalls(equipment, journal, brief, self.tools, self.log)
-        # A step that was begun by an earlier release has none.
         self.calls.linked = begun.get("linked", ())
         self.room = Room(equipment, journal, brief, self.talk, self.log)
         self._begun = begun
@@ -103,6 +103,9 @@ class Loop:
         if not uses:
             return await self._without_call(reply)
         self._reminders = 0
+        if self.talk.by_grammar and self._style == STYLES[0] and not reply.uses:
+            # It writes calls down as text, and its server can hold it to their form.
+            await self._climb_down()
         if all(use.name == self.brief.ending.name for use in uses):
             return Ended(self.log, await self._taken(uses, reply), problem=uses[0].problem)
         return await self._call(key, uses)
@@ -129,6 +132,9 @@ class Loop:
             self._reminders = 0
             if not await self._climb_down():
                 return Ended(self.log, problem=f"model {reply.model} never called a tool and never reported")
+            if not self.log.made:
+                self.talk.begin_again()
+                return None
         told = prompt("cut_off" if reply.finish == "length" else "no_call", ending=self.brief.ending.name)
         broken = broken_json(reply.text) if reply.finish != "length" else None
         self.talk.say(f"{broken}\n{told}" if broken else told)
@@ -231,6 +237,12 @@ class Loop:
     def _request(self) -> ModelRequest:
         return self.talk.request(self._functions(), self._style, turn=self._turn)
 
+    def _has_artifacts(self) -> bool:
+        """Whether there may be any to read. Asked for one action at a time, a model hears of that once there is one."""
+        may_be: bool = self._begun["artifacts"]
+        made = self.room.is_condensed or any(end.artifacts for end in self.log.ends)
+        return may_be and (self._style == STYLES[0] or self._begun.get("given", True) or made)
+
     def _functions(self) -> tuple[Function, ...]:
         """The tools by name, then what is built in, then the end: always in the same order."""
         listed = {
@@ -239,7 +251,7 @@ class Loop:
         for wire in listed.keys() - self._made.keys():
             self._made[wire] = function_of(listed[wire])
         offered = [self._made[wire] for wire in sorted(listed)]
-        if self._begun["artifacts"]:
+        if self._has_artifacts():
             offered.append(READ_ARTIFACT)
         if any(server in self.calls.linked for servers in self.log.links.values() for server in servers):
             offered.append(READ_RESOURCE)
@@ -257,14 +269,16 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
         if len(shown) > MANY_TOOLS:
             best = find_tools(brief.task, tools.definitions, limit=_SHORT_LIST) or tools.definitions[:_SHORT_LIST]
             shown = [tool.wire for tool in best]
-        kept = bool(tools.names) or await OwnArtifacts(journal, brief.artifact_steps).any()
-        style = await _first_style(equipment, brief)
+        given = await OwnArtifacts(journal, brief.artifact_steps).any()
+        style, by_grammar = await _first_style(equipment, brief)
         return {
             "tools": tools.to_json(),
             "shown": shown,
-            "artifacts": kept,
+            "artifacts": bool(tools.names) or given,
+            "given": given,
             "linked": servers_to_read(brief.worker, tools.definitions, equipment.catalogue.tools()),
             "style": style,
+            "by_grammar": by_grammar,
             "at": journal.driven_seconds,
         }
 
@@ -272,14 +286,17 @@ async def open_loop(equipment: Equipment, journal: RunJournal, brief: Brief) -> 
     return Loop(equipment, journal, brief, begun)
 
 
-async def _first_style(equipment: Equipment, brief: Brief) -> Style:
-    """What is remembered of the model, else native functions; the next way where it has just called none of them."""
+async def _first_style(equipment: Equipment, brief: Brief) -> tuple[Style, bool]:
+    """What is remembered of the model, else native functions; the next way where it has just called none of them.
+
+    And whether its server holds what it writes to any schema.
+    """
     try:
         model = equipment.model_for(brief.role, brief.account)
     except NoModel:
-        return STYLES[0]
+        return STYLES[0], False
     # A script says what it says however it is asked, and loses calls where they are asked for one by one.
     first = STYLES[1] if brief.uncalled and not model.startswith(SCRIPTED) else STYLES[0]
     known = await equipment.remembered.get("worker", habit(model))
     names: list[Style] = [style for style in STYLES if known is not None and known["style"] == style]
-    return max([*names, first], key=STYLES.index)
+    return max([*names, first], key=STYLES.index), (await equipment.traits_of(model)).by_grammar

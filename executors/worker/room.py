@@ -41,6 +41,8 @@ class Room:
         self.log = log
         self.refusals = 0
         """How often in a row the model has refused a request as too long."""
+        self.is_condensed = False
+        """Whether results were taken out, which can be read as artifacts."""
         self._tokens_per_character = _LEAST
         self._at_most = float("inf")
 
@@ -99,7 +101,7 @@ class Room:
 
     async def _window(self) -> float:
         model = self.equipment.model_for(self.brief.role, self.brief.account)
-        return min(await self.equipment.window_of(model), self._at_most)
+        return min((await self.equipment.traits_of(model)).window, self._at_most)
 
     def _chosen(self, size: float, window: float, *, is_last: bool) -> Iterable[Shown]:
         """The oldest results first, until there is room."""
@@ -129,6 +131,7 @@ class Room:
 
     def _condense(self, dropped: dict[str, str | None]) -> int:
         """Put a few words in place of these results; how many characters that has saved."""
+        self.is_condensed = self.is_condensed or any(dropped.values())
         return sum(
             self.talk.shorten(call, _words(self._end(call), artifact))
             for call, artifact in dropped.items()

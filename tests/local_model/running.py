@@ -12,7 +12,7 @@ from pathlib import Path
 
 from journal.values import JsonObject
 
-from .assets import Installed, threads
+from .assets import How, Installed, threads
 from .goals import Goal
 from .verdict import Ran, mails_in
 
@@ -63,10 +63,10 @@ class Bench:
 
 
 @contextmanager
-def open_llama(installed: Installed, context: int) -> Generator[str]:
+def open_llama(installed: Installed, context: int, how: How) -> Generator[str]:
     """The address of a model's server, until the block ends. Raises ServerEnded where it does not come up."""
     script = Path(__file__).with_name("llama_server.py")
-    command = [installed.python, str(script), str(installed.weights), str(context), str(threads())]
+    command = [installed.python, str(script), str(installed.weights), str(context), str(threads()), how]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

@@ -21,7 +21,7 @@ from planner_rig import Tools
 
 from downstream.gate.calls import ToolDoor
 from downstream.gate.sending import Outgoing
-from downstream.model_port import FREE, FunctionUse, ModelReply, ModelRequest, Models, Rate, Role
+from downstream.model_port import FREE, FunctionUse, ModelReply, ModelRequest, Models, Rate, Role, Traits
 from downstream.models.door import ModelDoor
 from downstream.models.structured import ask_structured
 from downstream.settings import ModelsByRole, ModelSettings
@@ -191,7 +191,7 @@ class Eight:
             remembered=self.store.remembered,
             model_for=door.model_for,
             retries=lambda _: budget.retries,
-            window_of=_window,
+            traits_of=_traits,
         )
         ask, execute = partial(ask_structured, door), make_execute(equipment)
         return Desk(ask, execute, Tools(tools), workers, lambda _: False, budget)
@@ -276,8 +276,8 @@ async def _nothing() -> None:
     return None
 
 
-async def _window(model: str) -> int:
-    return 200_000
+async def _traits(model: str) -> Traits:
+    return Traits(window=200_000)
 
 
 async def _pass(seconds: float) -> None:

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from downstream.door import Called, Refused, ToolCall, ToolEnd, Waiting
-from downstream.model_port import FREE, Complete, FunctionUse, Message, ModelReply, ModelRequest, Models, Rate
+from downstream.model_port import FREE, Complete, FunctionUse, Message, ModelReply, ModelRequest, Models, Rate, Traits
 from downstream.models.door import ModelDoor
 from downstream.settings import ModelSettings
 from downstream.tools import Tool, ToolClass
@@ -53,6 +53,7 @@ class Bench:
     complete: Complete | None = None
     limits: Limits = LIMITS
     window: int = 200_000
+    by_grammar: bool = False
     requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
     sent: list[ToolCall] = field(default_factory=list[ToolCall])
     run_id: str = ""
@@ -93,12 +94,12 @@ class Bench:
                 remembered=self.store.remembered,
                 model_for=door.model_for,
                 retries=lambda _: self.retries,
-                window_of=self._window_of,
+                traits_of=self._traits_of,
             )
         )
 
-    async def _window_of(self, model: str) -> int:
-        return self.window
+    async def _traits_of(self, model: str) -> Traits:
+        return Traits(window=self.window, by_grammar=self.by_grammar)
 
     async def _complete(self, model: str, request: ModelRequest) -> ModelReply:
         self.requests.append(request)
