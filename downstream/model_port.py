@@ -141,16 +141,26 @@ class Complete(Protocol):
     async def __call__(self, model: str, request: ModelRequest) -> ModelReply: ...
 
 
+LONG_PROMPT = 100_000
+"""Tokens. Some providers ask more for longer requests, from 100,000 on or from later on, by litellm's list."""
+
+
 @dataclass(frozen=True)
 class Rate:
-    """US dollars for a million tokens; `written` is for input that the provider keeps in its cache, if dearer."""
+    """US dollars for a million tokens; `written` is for input that the provider keeps in its cache, if dearer.
+
+    `long` is what holds for requests of more than `LONG_PROMPT` tokens, where it is known to be dearer.
+    """
 
     input: float
     output: float
     written: float | None = None
+    long: "Rate | None" = None
 
     def cost(self, *, input_tokens: int, output_tokens: int, written: int = 0) -> float:
         """US dollars for so many tokens; `written` are those of the input that went into the cache."""
+        if self.long is not None and input_tokens > LONG_PROMPT:
+            return self.long.cost(input_tokens=input_tokens, output_tokens=output_tokens, written=written)
         more = written * (self.dearest_input - self.input)
         return (input_tokens * self.input + output_tokens * self.output + more) / 1_000_000
 

@@ -321,13 +321,21 @@ async def test_prices_come_from_the_user_the_list_or_nowhere() -> None:
     ):
         known = await listed.rate_of("anthropic/claude-sonnet-4-5")
         assert known is not None
-        assert (known.input, known.output) == pytest.approx((3.0, 15.0))
+        assert (known.input, known.output, known.long) == (pytest.approx(3.0), pytest.approx(15.0), None)
         assert await listed.rate_of("openai/nobody-knows-this") is None
         assert await listed.rate_of("scripted:x.yaml") == FREE
         assert await listed.room_of("scripted:x.yaml", "worker") == 0
         priced = await own.rate_of("openai/nobody-knows-this")
         assert priced is not None
         assert priced.cost(input_tokens=1_000_000, output_tokens=1_000_000) == 5.0
+
+
+async def test_what_a_provider_asks_more_for_a_long_request_is_set_aside_for_one() -> None:
+    async with open_models(ModelSettings(), Outlet()) as listed:
+        rate = await listed.rate_of("gemini/gemini-2.5-pro")
+        assert rate is not None
+        short, long = (rate.cost(input_tokens=tokens, output_tokens=1_000) for tokens in (100_000, 250_000))
+        assert (short, long) == (pytest.approx(0.135), pytest.approx(0.64))
 
 
 async def test_a_price_that_the_user_wrote_is_what_a_call_costs() -> None:

@@ -114,6 +114,8 @@ def test_a_short_prefix_a_reply_and_an_empty_message_are_not_marked() -> None:
         ("openai/gpt-5", "openai", True, True, None),
         ("openai/m", "openai", False, False, None),
         ("gemini/gemini-2.5-flash", "gemini", True, False, None),
+        ("deepseek/deepseek-chat", "deepseek", True, False, 1024),
+        ("azure_ai/claude-sonnet-4-5", "azure_ai", True, True, 1024),
         ("anthropic/other", "anthropic", True, False, None),
     ],
 )
@@ -125,7 +127,7 @@ def test_a_prefix_is_kept_from_a_length_on_that_the_provider_sets(
 
 @asynccontextmanager
 async def models_at(server: ModelServer, model: str, **options: Any) -> AsyncGenerator[Models]:
-    base = server.url if model.startswith("anthropic/") else f"{server.url}/v1"
+    base = server.url if model.startswith(("anthropic/", "azure_ai/")) else f"{server.url}/v1"
     given: dict[str, Any] = {"api_base": base, "api_key": SecretStr("sk-0123456789"), "timeout": 20.0} | options
     async with open_models(ModelSettings(model=model, options=ModelOptions(**given)), Outlet()) as models:
         yield models
@@ -139,7 +141,14 @@ def marked_in(body: Any) -> int:
 @pytest.mark.e2e
 @pytest.mark.parametrize(
     ("model", "count"),
-    [(CLAUDE, 3), (OVER_ROUTER, 3), ("openai/claude-sonnet-4-5", 0), ("openai/gpt-4o", 0), ("anthropic/other", 0)],
+    [
+        (CLAUDE, 3),
+        (OVER_ROUTER, 3),
+        ("azure_ai/claude-sonnet-4-5", 3),
+        ("openai/claude-sonnet-4-5", 0),
+        ("openai/gpt-4o", 0),
+        ("anthropic/other", 0),
+    ],
 )
 async def test_marks_go_out_to_claude_only_and_not_to_servers_that_speak_as_openai_does(model: str, count: int) -> None:
     request = asked(SYSTEM, TASK, USED, *RESULTS)

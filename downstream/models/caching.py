@@ -13,8 +13,10 @@ _WORTH_A_MARK = 3 * _LEAST
 _CLAUDE = {"sonnet-4-5": _LEAST, "sonnet-4-6": 2_048}
 """From how many tokens on prefixes are kept for those of Claude's models that ask for fewer than the others."""
 _OTHER_CLAUDES = 4_096
-_HOSTS = frozenset({"bedrock", "vertex_ai", "openrouter"})
+_HOSTS = frozenset({"bedrock", "vertex_ai", "openrouter", "azure_ai"})
 """Who serves Claude beside Anthropic and takes its marks; not all of its models there keep prefixes."""
+_BY_THEMSELVES = frozenset({"openai", "azure", "deepseek"})
+"""Providers that keep prefixes unasked. Gemini does too and promises nothing, so nobody waits for it."""
 
 
 def is_claude(model: str) -> bool:
@@ -35,7 +37,7 @@ def cached_from(model: str, provider: str, *, listed: bool, elsewhere: bool) -> 
     if takes_marks(model, provider, listed=listed):
         name = model.replace(".", "-")
         return next((tokens for part, tokens in _CLAUDE.items() if part in name), _OTHER_CLAUDES)
-    return _LEAST if listed and provider in ("openai", "azure") and not elsewhere else None
+    return _LEAST if listed and provider in _BY_THEMSELVES and not elsewhere else None
 
 
 def written_at_most(prompt: int) -> int:

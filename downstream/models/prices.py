@@ -14,6 +14,9 @@ from .caching import is_claude, written_at_most
 
 OLLAMA = ("ollama/", "ollama_chat/")
 _CLAUDE_WRITES = 1.25
+_LONGEST_PROMPT = 2_000_000
+"""Tokens; where a provider asks more for long requests, it does so for this one."""
+_NO_MORE = 1.001
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, OSError)
 """What litellm lets through of its own mistakes, beside the errors that it means to raise."""
 
@@ -56,15 +59,22 @@ def said_in(piece: Any) -> str:
 
 def listed_rate(litellm: Any, model: str) -> Rate | None:
     """What litellm's list says; None where it does not know the model, or has no price for it."""
-    thousand = {"prompt_tokens": 1000, "completion_tokens": 1000}
     try:
-        paid, earned = litellm.cost_per_token(model=model, **thousand)
+        usual, most = (_for_a_million(litellm, model, prompt) for prompt in (1_000, _LONGEST_PROMPT))
     except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
         return None
-    if not (paid or earned):
+    if not any(usual):
         return None
     written = _listed(litellm, model, "cache_creation_input_token_cost", 0.0) * 1_000_000
-    return Rate(paid * 1000, earned * 1000, written or None)
+    dearer = max(most[0] / usual[0], most[1] / usual[1]) if all(usual) else 1.0
+    long = Rate(most[0], most[1], written * dearer or None) if dearer > _NO_MORE else None
+    return Rate(*usual, written or None, long)
+
+
+def _for_a_million(litellm: Any, model: str, prompt: int) -> tuple[float, float]:
+    """US dollars for a million tokens of input and of output, where a request has so many of input."""
+    paid, earned = litellm.cost_per_token(model=model, prompt_tokens=prompt, completion_tokens=1_000)
+    return paid / prompt * 1_000_000, earned * 1_000
 
 
 def listed_window(litellm: Any, model: str) -> int:

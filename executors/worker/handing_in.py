@@ -14,14 +14,14 @@ _REPORT: JsonObject = {
             "description": "done: the whole task; partial: some of it; blocked: something that you need and "
             "cannot get; failed: it cannot be done",
         },
-        "summary": {"type": "string", "description": "What came out, in at most 1200 characters"},
+        "summary": {"type": "string", "description": "The answer to the task, in at most 1200 characters"},
         "findings": {
             "type": "array",
             "items": {
                 "type": "object",
                 "additionalProperties": False,
                 "properties": {
-                    "claim": {"type": "string", "description": "One statement"},
+                    "claim": {"type": "string", "description": "One statement of what is so"},
                     "evidence": {
                         "type": "array",
                         "items": {"type": "string"},
@@ -39,7 +39,7 @@ _REPORT: JsonObject = {
         },
         "plan_holds": {
             "type": "boolean",
-            "description": "false if what you found makes the rest of the job pointless or wrong",
+            "description": "true, unless what you found makes the rest of the job pointless or wrong",
         },
     },
     "required": ["status", "summary", "findings"],
