@@ -1,12 +1,12 @@
 """The tamper-evident part of the history: a chain of hashes over every decision and effect of the store."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .audit_key import KEYED
 from .canonical import canonical
-from .database import Row, Transaction
+from .database import Transaction
 from .outlet import Outlet
 from .values import Json, JsonObject
 
@@ -49,20 +49,6 @@ def is_keyed(tx: Transaction, text: str, told: Json) -> bool:
     """Whether `told` may be the keyed hash of this text; one made with another key may."""
     own = keyed(tx, text)
     return told == own or (isinstance(told, str) and told.partition(":")[0] != own.partition(":")[0])
-
-
-def verify_chain(rows: Iterable[Row]) -> int | None:
-    """The number of the first of these rows (all of a store's, in order) that does not follow from those before it.
-
-    None if the chain holds. That lines are missing at the end can only be told from a head kept elsewhere.
-    """
-    prev = GENESIS
-    for count, row in enumerate(rows, start=1):
-        fields = [row[name] for name in ("seq", "owner", "at", "run", "type", "data")]
-        if row["seq"] != count or row["prev"] != prev or row["hash"] != chained(prev, fields):
-            return int(row["seq"])
-        prev = row["hash"]
-    return None
 
 
 def chained(prev: str, fields: list[Json]) -> str:

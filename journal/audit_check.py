@@ -1,16 +1,17 @@
 """Whether a store's audit is as it was written: the first line that is not, and what has become of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from .audit import GENESIS, chained
 from .canonical import NotCanonical
 from .checkpoints import Checkpoint
-from .database import Database, Row, Transaction
+from .database import Row, Transaction
 from .values import Json
 
+T = TypeVar("T")
 Fault: TypeAlias = Literal["changed", "missing", "moved", "doubled", "replaced", "truncated"]
 
 _PAGE = 1_000
@@ -73,7 +74,13 @@ class AuditCheck:
     broken: Broken | None
 
 
-async def check_audit(database: Database, checkpoints: Sequence[Checkpoint] = ()) -> AuditCheck:
+class Readable(Protocol):
+    """A store that answers queries, such as a `Database`."""
+
+    async def read(self, query: Callable[[Transaction], T]) -> T: ...
+
+
+async def check_audit(database: Readable, checkpoints: Sequence[Checkpoint] = ()) -> AuditCheck:
     """Every line of the store against the chain, and the chain against checkpoints. Raises StoreError."""
     known = sorted(checkpoints, key=lambda checkpoint: checkpoint.seq)
     count, prev, fitting, after = 0, GENESIS, 0, _FIRST

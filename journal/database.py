@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +16,10 @@ import anyio
 
 from .audit_key import lend_key
 from .errors import StoreError
-from .handover import Job, Result, deliver
+from .handover import Job, Result, deliver, end_of
 from .locks import check_locks
 from .migration import check_version, migrate
+from .sqlite_errors import explained, is_damage
 from .world import World
 
 T = TypeVar("T")
@@ -61,9 +63,10 @@ class Transaction:
 class Database:
     """A store that is open. Use `open_database`.
 
-    `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller, and a change
-    that raised leaves nothing behind. Changes that arrive together share one commit; `changes` and `commits` count.
-    `after_commit` may look at what was committed, on the writer's thread and before anybody hears; it must not raise.
+    `read` and `write` run a plain function on a thread of the database; what it raises reaches the caller. A query sees
+    the store as it was when it began, and a change that raised leaves nothing behind. Changes that arrive together
+    share one commit; `changes` and `commits` count. `after_commit` may look at what was committed, on the writer's
+    thread and before anybody hears; it must not raise.
     Once the file shows damage, nothing more is read or written: going on could cost what is still whole.
     """
 
@@ -136,21 +139,26 @@ class Database:
         try:
             connection = _connect(self.path, writes=writes, world=self._world, patience=self._patience)
         except (sqlite3.Error, StoreError) as error:
-            ready.set_exception(_explained(self.path, error))
+            ready.set_exception(explained(self.path, error))
             return
         ready.set_result(None)
         while group := _next_group(jobs):
-            try:
-                handle(connection, group)
-            except Exception as error:  # noqa: BLE001  # handed to all who wait: nothing of the group is committed
-                deliver([Result(job, problem=self._told(error)) for job in group])
+            if (problem := end_of(partial(handle, connection, group)).problem) is not None:
+                # All who still wait hear of it: nothing of the group is committed, or a look at it has failed.
+                deliver([Result(job, problem=self._told(problem)) for job in group])
         connection.close()
 
     def _answer(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
         for job in group:
             if job.waiter.cancelled():
                 continue
-            deliver([self._done(connection, job)])
+            # Several statements of a query read of one moment.
+            connection.execute("BEGIN")
+            try:
+                result = self._done(connection, job)
+            finally:
+                _roll_back(connection)
+            deliver([result])
 
     def _commit_group(self, connection: sqlite3.Connection, group: list[Job[Any]]) -> None:
         self._answer(connection, [job for job in group if job.point == _NO_CHANGE])
@@ -192,19 +200,17 @@ class Database:
 
     def _done(self, connection: sqlite3.Connection, job: Job[Any]) -> Result[Any]:
         """What comes of a job, which may raise whatever it wants."""
-        try:
-            return Result(job, job.work(Transaction(connection)))
-        except Exception as error:  # noqa: BLE001  # handed to whoever waits
-            return Result(job, problem=self._told(error))
+        end = end_of(partial(job.work, Transaction(connection)))
+        return Result(job, end.value, None if end.problem is None else self._told(end.problem))
 
     def _told(self, error: Exception) -> Exception:
         """The error as whoever waits is to see it; damage is remembered."""
         if not isinstance(error, sqlite3.Error | json.JSONDecodeError):
             return error
-        explained = _explained(self.path, error)
-        if _is_damage(error):
-            self._damage = explained
-        return explained
+        told = explained(self.path, error)
+        if is_damage(error):
+            self._damage = told
+        return told
 
 
 @asynccontextmanager
@@ -256,7 +262,7 @@ def _storable(value: Any) -> Any:
 def _make_private(path: Path) -> None:
     rest, size = path.with_name(f"{path.name}-wal"), _size(path)
     if path.is_file() and 0 < size < _SMALLEST:
-        raise _explained(path, sqlite3.DatabaseError("file is not a database"))
+        raise explained(path, sqlite3.DatabaseError("file is not a database"))
     # SQLite would throw away what belongs to a database that is not there, committed as it may be.
     if _size(rest) and not size:
         raise StoreError(
@@ -303,32 +309,3 @@ def _connect(path: Path, *, writes: bool, world: World, patience: float) -> sqli
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file holds what neither SQLite nor we can have written."""
-    words = ("malformed", "not a database", "Could not decode")
-    return isinstance(error, json.JSONDecodeError) or any(word in str(error) for word in words)
-
-
-def _explained(path: Path, error: Exception) -> StoreError:
-    if isinstance(error, StoreError):
-        return error
-    text = str(error)
-    if _is_damage(error):
-        text = text if "not a database" in text else "database disk image is malformed"
-        way = (
-            "the file is damaged, and nothing more is read or written here; close all that use it, then move it away "
-            "or restore a copy: without one a new one is made"
-        )
-    elif "locked" in text:
-        way = "another process holds it for too long; close it or set `store` to another file"
-    elif "I/O" in text:
-        way = "free some space or check the disk; what was committed is kept"
-    elif "full" in text or "readonly" in text:
-        way = "free some space or make it writable; what was committed is kept"
-    elif "unable to open" in text:
-        way = "make sure that it is a file in a folder you own, or set `store` to another file"
-    else:
-        way = "what was committed is kept; the log in the state folder has more"
-    return StoreError(f"{path}: {text}; {way}")

@@ -27,6 +27,22 @@ class Result(Generic[T]):
     problem: Exception | None = None
 
 
+@dataclass(frozen=True)
+class End(Generic[T]):
+    """How work ended: with its value, or with what it raised."""
+
+    value: T | None = None
+    problem: Exception | None = None
+
+
+def end_of(work: Callable[[], T]) -> End[T]:
+    """What comes of work, which may raise whatever it wants: it goes to whoever waits."""
+    try:
+        return End(work())
+    except Exception as error:  # noqa: BLE001
+        return End(problem=error)
+
+
 def deliver(results: Sequence[Result[Any]]) -> None:
     """Wake those who wait, from the thread: each loop once for all of its jobs.
 
@@ -46,7 +62,9 @@ def _wake(results: Sequence[Result[Any]]) -> None:
         waiter = result.job.waiter
         if waiter.done():
             continue
-        if result.problem is not None:
+        if isinstance(result.problem, StopIteration):
+            waiter.set_exception(RuntimeError("no future can hold a StopIteration"))
+        elif result.problem is not None:
             waiter.set_exception(result.problem)
         else:
             waiter.set_result(result.value)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from .database import Row, Transaction
 from .values import JsonObject
 
-IntentState: TypeAlias = Literal["begun", "done", "failed", "unknown", "not_done", "given_up"]
+IntentState: TypeAlias = Literal["begun", "done", "failed", "unknown", "not_done"]
 
 
 PAST = "past/"

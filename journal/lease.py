@@ -13,6 +13,7 @@ import anyio
 from .database import Transaction
 from .errors import StoreError
 from .locks import held, is_free, sweep
+from .runs import Run
 from .store import Store
 from .tasks import open_tasks
 
@@ -28,7 +29,11 @@ _GRACE_SECONDS = 6.0
 
 @dataclass(frozen=True)
 class Lease:
-    """A process that may drive runs under the settings with this fingerprint."""
+    """A process that may drive runs: those under the settings with this fingerprint.
+
+    One that adopts none has there the id of the run that it was begun for, which is no run's fingerprint, so that it
+    counts for no other also where an older release looks.
+    """
 
     id: str
     pid: int
@@ -36,6 +41,10 @@ class Lease:
     fingerprint: str
     settings_path: str
     heartbeat_at: float
+
+    def goes_on_with(self, run: Run) -> bool:
+        """Whether this process, if alive, drives the run or will where it can go on."""
+        return self.id == run.driver or self.fingerprint in (run.fingerprint, run.id)
 
 
 class LeaseWatch:
@@ -45,8 +54,9 @@ class LeaseWatch:
     leases it saw free, to notice a file system whose locks do not hold.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, grace: float = _GRACE_SECONDS) -> None:
         self._store = store
+        self._grace = grace
         self._seen: dict[str, tuple[float, float]] = {}
         self._free: dict[str, float] = {}
 
@@ -81,7 +91,15 @@ class LeaseWatch:
             self._seen[lease.id] = (lease.heartbeat_at, since)
         # A clock that was set back leaves a heartbeat in the future, which is as wrong as one that is too old.
         is_off = abs(world.now() - lease.heartbeat_at) > DEAD_SECONDS
-        return is_off and world.monotonic() - since > _GRACE_SECONDS
+        return is_off and world.monotonic() - since >= self._grace
+
+
+async def living_now(store: Store, *, besides: str | None = None) -> list[Lease]:
+    """The leases whose process is alive, told at one look: right after a sleep of the machine some may be missing.
+
+    For what people see and ask for, and for tidying up; an engine, which takes runs over, watches instead.
+    """
+    return await LeaseWatch(store, grace=0.0).living(besides=besides)
 
 
 @asynccontextmanager
@@ -99,6 +117,12 @@ async def open_lease(
                 yield lease
         finally:
             await _give_up(store, lease)
+
+
+async def bind_lease(store: Store, lease: Lease, run_id: str) -> None:
+    """Have all see that this process, which adopts no runs, is there for this one."""
+    sql = "UPDATE leases SET fingerprint = ? WHERE id = ?"
+    await store.database.write("lease.bind", lambda tx: tx.change(sql, (run_id, lease.id)))
 
 
 async def forget_dead(store: Store, living: list[Lease]) -> None:

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from .artifacts import ArtifactLost
 from .engine import Drive
 from .errors import Fenced, StoreError
-from .lease import Lease, LeaseWatch, forget_dead, open_lease
+from .lease import Lease, LeaseWatch, bind_lease, forget_dead, living_now, open_lease
 from .ledger import Limits
 from .run_journal import Ending, RunJournal
 from .runs import Ready, Run
@@ -61,6 +61,7 @@ class LocalEngine:
         self._watch = LeaseWatch(store)
         self._driven: set[str] = set()
         self._failed: set[str] = set()
+        self._broken: set[str] = set()
         self._held: dict[str, str] = {}
         self._woken: set[str] = set()
         self._poke = anyio.Event()
@@ -69,7 +70,9 @@ class LocalEngine:
         self._wall = math.inf
 
     async def wake(self, run_id: str) -> None:
-        """Look for work now; the run is one of ours from here on."""
+        """Look for work now; the run is one of ours from here on. Raises StoreError where that cannot be noted."""
+        if not self._options.adopts and run_id not in self._woken:
+            await bind_lease(self._store, self.lease, run_id)
         self._woken.add(run_id)
         self._store.bell.ring(run_id)
         self._poke.set()
@@ -125,15 +128,18 @@ class LocalEngine:
             if (journal := await self._take(ready)) is not None:
                 await self._drive_whole(journal)
             self._failed.discard(ready.id)
+            self._broken.discard(ready.id)
         except Exception as error:
             # Whatever befalls one run, the others and the engine go on.
-            if any(isinstance(leaf, Fenced) for leaf in _leaves(error)):
+            passing = [leaf for leaf in _leaves(error) if _passes(leaf)]
+            if passing:
+                self._broken.discard(ready.id)
+            else:
+                log.exception("run_stopped", extra={"run": ready.id})
+            if any(isinstance(leaf, Fenced) for leaf in passing):
                 log.info("run_taken_over", extra={"run": ready.id})
             else:
-                stores = [str(leaf) for leaf in _leaves(error) if isinstance(leaf, StoreError)]
-                if not stores:
-                    log.exception("run_stopped", extra={"run": ready.id})
-                await self._hold_off(ready.id, stores)
+                await self._hold_off(ready.id, [str(leaf) for leaf in passing])
         finally:
             self._held.pop(ready.id, None)
             self._driven.discard(ready.id)
@@ -156,19 +162,16 @@ class LocalEngine:
         return await self._store.take(run, driver=self.lease.id, limits=self._options.limits)
 
     async def _drive_whole(self, journal: RunJournal) -> None:
-        try:
+        """Drive the run; where a fault of ours stopped the drive before, only end it, so that the fault is seen."""
+        run_id = journal.run.id
+        if run_id not in self._broken:
+            self._broken.add(run_id)
             await self._drive(journal)
-        except Exception as error:
-            # A fault of ours must end this run only, and be seen; trouble with the store passes.
-            if any(_passes(leaf) for leaf in _leaves(error)):
-                raise
-            log.exception("drive_failed", extra={"run": journal.run.id})
-            await journal.finish(await _internal_error(journal))
-            return
-        fresh = await journal.fresh()
-        if not fresh.ended and fresh.epoch == journal.run.epoch and fresh.driver == self.lease.id:
-            log.error("drive_left_run_open", extra={"run": journal.run.id})
-            await journal.finish(await _internal_error(journal))
+            fresh = await journal.fresh()
+            if fresh.ended or fresh.epoch != journal.run.epoch or fresh.driver != self.lease.id:
+                return
+            log.error("drive_left_run_open", extra={"run": run_id})
+        await journal.finish(await _internal_error(journal))
 
 
 def _passes(error: BaseException) -> bool:
@@ -196,9 +199,10 @@ async def open_local_engine(store: Store, drive: Drive, options: EngineOptions) 
 
     Raises StoreError where locks do not work.
     """
-    async with open_lease(store, fingerprint=options.fingerprint, settings_path=options.settings_path) as lease:
+    adopted = options.fingerprint if options.adopts else ""
+    async with open_lease(store, fingerprint=adopted, settings_path=options.settings_path) as lease:
         engine = LocalEngine(store, lease, drive, options)
-        await forget_dead(store, await LeaseWatch(store).living(besides=lease.id))
+        await forget_dead(store, await living_now(store, besides=lease.id))
         async with open_tasks() as group:
             group.start_soon(engine.serve, group)
             yield engine

@@ -215,14 +215,21 @@ def rebind(tx: Transaction, run: Run, *, fingerprint: str, settings_path: str, a
 
 
 def reopen(tx: Transaction, run: Run, *, options: JsonObject, at: float) -> None:
-    """Let an ended run go on (`runs resume`), with these options; its end is written again when it ends again.
+    """Let a run go on (`runs resume`) with these options, also an ended one, whose end is written again.
 
-    A run that has not ended is left alone. Raises ReadOnlyRun.
+    A drive that is at work may write nothing more, and a question about a limit is as good as answered. Raises
+    ReadOnlyRun.
     """
     refuse_imported(tx, run.id)
     tx.change(
-        "UPDATE runs SET status = 'running', stop_reason = NULL, ended_at = NULL, cancel_reason = NULL, delivered = 0,"
-        " options = ?, driver = NULL, epoch = epoch + 1, wake_at = 0, updated_at = ?"
-        " WHERE id = ? AND ended_at IS NOT NULL",
+        "UPDATE runs SET options = ?, driver = NULL, epoch = epoch + 1, wake_at = 0, updated_at = ? WHERE id = ?",
         (json.dumps(options), at, run.id),
     )
+    tx.change(
+        "UPDATE runs SET status = 'running', stop_reason = NULL, ended_at = NULL, cancel_reason = NULL, delivered = 0"
+        " WHERE id = ? AND ended_at IS NOT NULL",
+        (run.id,),
+    )
+    # Nobody would act on an answer: asked again, it has another key.
+    sql = "UPDATE actions SET state = 'superseded', handled = 1 WHERE run = ? AND kind = 'budget' AND handled = 0"
+    tx.change(sql, (run.id,))

@@ -1,4 +1,4 @@
-"""The SQLite store: group commit, failures that stay with whoever caused them, and files that cannot be used."""
+"""The SQLite store: what is read and told, its versions and its end, and files that cannot be used."""
 
 import asyncio
 import sqlite3
@@ -13,56 +13,12 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+from databases import failing, names, put
 
 from journal.database import Database, Transaction, open_database
 from journal.errors import StoreError
 from journal.schema import VERSION
 from journal.world import World
-
-PUT = "INSERT INTO remembered (owner, kind, name, value, at) VALUES ('me', 'test', ?, ?, 0)"
-
-
-def put(name: str, value: str = "1") -> Callable[[Transaction], int]:
-    return lambda tx: tx.change(PUT, (name, value))
-
-
-def failing(error: Exception) -> Callable[[Transaction], int]:
-    def change(tx: Transaction) -> int:
-        put("failing")(tx)
-        raise error
-
-    return change
-
-
-async def names(database: Database) -> list[str]:
-    rows = await database.read(lambda tx: tx.rows("SELECT name FROM remembered ORDER BY name"))
-    return [row["name"] for row in rows]
-
-
-async def in_one_group(database: Database, *changes: Callable[[Transaction], Any]) -> list[Any]:
-    """What each change gave or raised, when all are handed in while the writer is busy."""
-    busy, free = Event(), Event()
-    ends: list[Any] = [None] * len(changes)
-
-    def hold(tx: Transaction) -> None:
-        busy.set()
-        assert free.wait(5)
-
-    async def hand_in(place: int) -> None:
-        try:
-            ends[place] = await database.write(f"c{place}", changes[place])
-        except (StoreError, ValueError) as error:
-            ends[place] = error
-
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as group:
-            group.start_soon(database.write, "hold", hold)
-            await anyio.to_thread.run_sync(busy.wait, 5)
-            for place in range(len(changes)):
-                group.start_soon(hand_in, place)
-            await anyio.wait_all_tasks_blocked()
-            free.set()
-    return ends
 
 
 async def test_what_is_committed_is_written_ahead_and_through_to_the_disk(tmp_path: Path) -> None:
@@ -73,65 +29,44 @@ async def test_what_is_committed_is_written_ahead_and_through_to_the_disk(tmp_pa
         assert await database.write("look", settings) == ["wal", 2, 1]
 
 
-async def test_changes_that_arrive_together_share_one_commit(tmp_path: Path) -> None:
-    points: list[str] = []
-    async with open_database(tmp_path / "store.db", World(reach=points.append)) as database:
-        assert await in_one_group(database, put("a"), put("b")) == [1, 1]
-        assert await names(database) == ["a", "b"]
-    assert points == [
-        *("hold.before", "hold.written", "hold.committed"),
-        *("c0.before", "c0.written", "c1.before", "c1.written", "c0.committed", "c1.committed"),
-    ]
+@pytest.mark.parametrize("place", ["read", "write"])
+async def test_even_what_no_future_can_hold_is_heard(tmp_path: Path, place: str) -> None:
+    def query(tx: Transaction) -> Any:
+        return next(iter(()))
 
-
-async def test_a_commit_takes_at_most_64_changes(tmp_path: Path) -> None:
-    points: list[str] = []
-    async with open_database(tmp_path / "store.db", World(reach=points.append)) as database:
-        await in_one_group(database, *(put(f"n{number}") for number in range(70)))
-        assert len(await names(database)) == 70
-    assert points.index("c0.committed") < points.index("c64.before")
-    assert points.index("c0.committed") > points.index("c63.written")
-
-
-async def test_a_change_that_raises_neither_stays_nor_touches_its_neighbours(tmp_path: Path) -> None:
-    error = ValueError("no")
     async with open_database(tmp_path / "store.db", World()) as database:
-        ends = await in_one_group(database, put("a"), failing(error), put("c"))
-        assert ends == [1, error, 1]
-        assert await names(database) == ["a", "c"]
-
-
-async def test_a_statement_that_sqlite_refuses_fails_its_change_only(tmp_path: Path) -> None:
-    async with open_database(tmp_path / "store.db", World()) as database:
-        first, bad, twice = await in_one_group(database, put("a"), lambda tx: tx.change("INSERT INTO no"), put("a"))
-        assert first == 1
-        assert str(bad).startswith(f"{tmp_path / 'store.db'}: ")
-        assert isinstance(bad, StoreError)
-        assert isinstance(twice, StoreError)
+        hand_over: Callable[[Any], Any] = database.read if place == "read" else partial(database.write, place)
+        with anyio.fail_after(5), pytest.raises(RuntimeError, match="StopIteration"):
+            await hand_over(query)
+        await database.write("x", put("a"))
         assert await names(database) == ["a"]
 
 
-async def test_where_sqlite_undoes_the_whole_transaction_all_of_the_group_are_told(tmp_path: Path) -> None:
-    def undo(tx: Transaction) -> None:
-        tx.change("ROLLBACK")
-        raise sqlite3.OperationalError("database or disk is full")
+async def test_a_query_sees_the_store_as_it_was_when_it_began(tmp_path: Path) -> None:
+    began, written = Event(), Event()
+
+    def count(tx: Transaction) -> int:
+        return int(tx.rows("SELECT COUNT(*) FROM remembered")[0][0])
+
+    def twice(tx: Transaction) -> tuple[int, int]:
+        first = count(tx)
+        began.set()
+        assert written.wait(5)
+        return first, count(tx)
 
     async with open_database(tmp_path / "store.db", World()) as database:
-        ends = await in_one_group(database, put("a"), undo, put("c"))
-        said = f"{tmp_path / 'store.db'}: database or disk is full; free some space or make it writable; "
-        assert [str(end) for end in ends] == [f"{said}what was committed is kept"] * 3
-        assert await names(database) == []
-        await database.write("later", put("later"))
-        assert await names(database) == ["later"]
+        seen: list[tuple[int, int]] = []
 
+        async def look() -> None:
+            seen.append(await database.read(twice))
 
-async def test_a_commit_that_fails_commits_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
-    async with open_database(tmp_path / "store.db", World()) as database:
-        # A change that ends the transaction itself leaves nothing for the commit to end.
-        ends = await in_one_group(database, put("a"), lambda tx: tx.change("ROLLBACK"))
-        assert [type(end) for end in ends] == [StoreError, StoreError]
-        await database.write("later", put("later"))
-        assert await names(database) == ["later"]
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(look)
+                await anyio.to_thread.run_sync(began.wait, 5)
+                await database.write("x", put("a"))
+                written.set()
+        assert (seen, await database.read(count)) == ([(0, 0)], 1)
 
 
 async def test_a_full_disk_loses_nothing_that_was_committed(tmp_path: Path) -> None:

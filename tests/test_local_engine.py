@@ -1,53 +1,28 @@
 """The engine of one process: what it drives, when, and what becomes of it where a drive or the store fails."""
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
-from journals import LIMITS, Clock, change, create, ended, open_own_store, rows, take, until
+from engines import CANCELLED, DONE, finish, open_engine
+from journals import Clock, change, create, ended, open_own_store, rows, take, until
 
 from journal.actions import Decision, NewAction
-from journal.artifacts import ArtifactLimits, ArtifactLost
+from journal.artifacts import ArtifactLimits
 from journal.engine import Drive
-from journal.errors import Fenced, StoreError
-from journal.ledger import Limits
-from journal.local_engine import EngineOptions, LocalEngine, open_local_engine
-from journal.run_journal import Ending, Meaning, RunJournal
+from journal.errors import Fenced
+from journal.run_journal import Meaning, RunJournal
 from journal.runs import Run
-from journal.steps import StepRow
 from journal.store import Store
 from journal.tasks import open_tasks
 
-DONE = Ending("succeeded", "done", "Done.", "answer", {})
-CANCELLED = Ending("cancelled", "cancelled", "Cancelled.", "answer", {})
 CALL = NewAction("k/approval", "call", "host", "Send?", {}, {}, "subject")
 ENDED = "SELECT COUNT(*) FROM runs WHERE ended_at IS NOT NULL"
 
 
-def same_limits(run: Run) -> Limits:
-    return LIMITS
-
-
-@asynccontextmanager
-async def open_engine(store: Store, drive: Drive, **changes: Any) -> AsyncGenerator[LocalEngine]:
-    with anyio.fail_after(20):
-        async with open_local_engine(
-            store, drive, replace(EngineOptions("print", "s", 16, same_limits), **changes)
-        ) as engine:
-            yield engine
-
-
 async def has_parked(store: Store, run_id: str) -> bool:
     return (await store.run(run_id)).status == "awaiting_approval"
-
-
-async def finish(journal: RunJournal) -> None:
-    await journal.finish(CANCELLED if await journal.cancel_reason() else DONE)
 
 
 async def wait_for_yes(journal: RunJournal) -> None:
@@ -199,87 +174,6 @@ async def test_a_run_taken_between_the_look_and_the_take_is_left_to_who_took_it(
             await ended(store, next_one)
         run = await store.run(run_id)
         assert (run.epoch, run.driver, run.ended) == (1, "l_other", False)
-
-
-async def fail(journal: RunJournal) -> None:
-    raise KeyError("a fault of ours")
-
-
-async def fail_in_a_group(journal: RunJournal) -> None:
-    async with anyio.create_task_group() as group:
-        group.start_soon(fail, journal)
-
-
-async def leave_open(journal: RunJournal) -> None:
-    """Neither ends nor parks the run."""
-
-
-async def lose(journal: RunJournal) -> None:
-    raise ArtifactLost("artifact f_1 was changed on disk")
-
-
-@pytest.mark.parametrize("status", ["succeeded", "failed"])
-@pytest.mark.parametrize("drive", [fail, fail_in_a_group, leave_open, lose])
-async def test_a_drive_that_fails_ends_its_run_with_an_error_and_no_other(
-    tmp_path: Path, drive: Drive, status: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def drive_one(journal: RunJournal) -> None:
-        if journal.run.goal == "good":
-            await finish(journal)
-            return
-        step = StepRow("s", 0, 1, "call", "Send", None, False, False, status, "", {}, None, None)
-        await journal.put_plan([step], events=[])
-        await drive(journal)
-
-    async with open_own_store(tmp_path) as store, open_engine(store, drive_one) as engine:
-        bad = await create(store, driver=engine.lease.id, goal="bad")
-        good = await create(store, driver=engine.lease.id, goal="good")
-        await engine.wake(bad)
-        run = await ended(store, bad)
-        assert (await ended(store, good)).status == "succeeded"
-    assert (run.status, run.stop_reason) == ("partial" if status == "succeeded" else "failed", "error")
-    assert run.message is not None
-    assert run.message.startswith("The run ended by an internal error; the log has the details.")
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
-
-
-async def test_a_run_whose_store_failed_is_tried_again_later_and_keeps_its_memo(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    epochs: list[int] = []
-
-    async def sick_at_first(journal: RunJournal) -> None:
-        epochs.append(journal.run.epoch)
-        if len(epochs) < 3:
-            raise StoreError("disk full")
-        await finish(journal)
-
-    async def drive(journal: RunJournal) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(sick_at_first, journal)
-
-    async with open_own_store(tmp_path) as store, open_engine(store, drive, hold_off=0.01) as engine:
-        run_id = await create(store, driver=engine.lease.id)
-        await engine.wake(run_id)
-        assert (await ended(store, run_id)).status == "succeeded"
-    assert epochs == [1, 2, 3]
-    assert [record.msg for record in caplog.records] == ["run_stopped"] * 2
-
-
-async def test_a_run_whose_limits_can_not_be_told_ends_nothing_but_its_own_try(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tries: list[str] = []
-
-    def limits(run: Run) -> Limits:
-        tries.append(run.id)
-        return LIMITS if len(tries) > 1 else run.options["budget"]
-
-    async with open_own_store(tmp_path) as store, open_engine(store, finish, limits=limits, hold_off=0.0) as engine:
-        run_id = await create(store, driver=engine.lease.id)
-        await engine.wake(run_id)
-        assert (await ended(store, run_id)).status == "succeeded"
-    assert [record.msg for record in caplog.records] == ["run_stopped"]
 
 
 async def test_a_drive_that_was_taken_over_stops_without_a_word_on_the_run(

@@ -18,7 +18,9 @@ from journal.artifact_files import sync_folders, write_whole
 from journal.artifacts import ArtifactLost
 from journal.database import Row, Transaction
 from journal.errors import SteprelayError, StoreError
+from journal.ledger import usage
 from journal.outlet import Outlet
+from journal.runs import get_run
 from journal.schema import VERSION
 from journal.store import Store
 from journal.values import Json, JsonObject
@@ -71,10 +73,9 @@ async def collected(store: Store, run_id: str, *, about: About) -> JsonObject:
 
     For a run that was imported, `about` is what came with it.
     """
-    run = await store.run(run_id)
-    used = await store.usage(run)
 
     def read(tx: Transaction) -> JsonObject:
+        seconds = get_run(tx, run_id, owner=store.owner).driven_seconds
         row = _read(tx.rows("SELECT * FROM runs WHERE id = ?", (run_id,))[0])
         kept = tx.row("SELECT data FROM imports WHERE run = ?", (run_id,))
         came: JsonObject = json.loads(kept["data"]) if kept is not None else {}
@@ -85,7 +86,7 @@ async def collected(store: Store, run_id: str, *, about: About) -> JsonObject:
             "steprelay_run": FORMAT,
             "schema": VERSION,
             "run": row | came.get("was", {}),
-            "usage": used.__dict__,
+            "usage": usage(tx, run_id, seconds=seconds).__dict__,
             **tables,
             "audit": came.get("audit", audit),
             "tools": came.get("tools", about.tools),
