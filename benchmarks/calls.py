@@ -183,7 +183,7 @@ async def _in_this_process(stack: AsyncExitStack) -> _Way:
     read = Tool("quick", "read", "quick__read", "", "Do read.", schema, None, {}, "read")
     tools = {tool.full_name: tool for tool in (read, replace(read, name="add", wire="quick__add", class_="write"))}
 
-    async def listed() -> list[Tool]:
+    async def listed(server: str) -> list[Tool]:
         return list(tools.values())
 
     gate = Gate(listed, tools.get, lambda name: None, _POLICY, ApprovalSettings(), {})

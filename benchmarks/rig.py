@@ -151,6 +151,10 @@ def _limits(run: Run) -> Limits:
     return LIMITS
 
 
+async def _listed(server: str) -> Sequence[Tool]:
+    return TOOLS
+
+
 async def _open_desk(stack: AsyncExitStack, setting: Setting, store: Store) -> Desk:
     script = setting.folder / "script.json"
     await anyio.Path(script).write_text(json.dumps({"answer": "All is done."}))
@@ -159,7 +163,7 @@ async def _open_desk(stack: AsyncExitStack, setting: Setting, store: Store) -> D
     door = ModelDoor(models, model, store.remembered)
     policy = PolicySettings.model_validate({"rules": [{"allow": "desk.note"}]}, strict=False)
     by_name = {tool.full_name: tool for tool in TOOLS}
-    gate = Gate(_Tools().tools, by_name.get, lambda name: None, policy, ApprovalSettings(), {})
+    gate = Gate(_listed, by_name.get, lambda name: None, policy, ApprovalSettings(), {})
     equipment = Equipment(
         ask=door.ask,
         call_tool=ToolDoor(gate, setting.send),

@@ -65,7 +65,7 @@ class Called:
     text: str
     empty: bool = False
     effect: bool = False
-    """Whether an intent was written: then the attempt may not be tried again from the start."""
+    """Whether it changed something, or may have, and may not be made again: then neither may the attempt."""
     artifacts: tuple[str, ...] = ()
     repeated: bool = False
     """Whether it was sent a second time already, since what became of the first was not known."""
@@ -73,10 +73,15 @@ class Called:
     """Names what its server may hold from one call to the next; another name means that all of that is gone."""
     links: tuple[str, ...] = ()
     """The addresses of resources that it only names."""
+    changed: bool = False
+    """Whether it changed something, or may have, which `effect` leaves out where it may be made again."""
+    lapsed: bool = False
+    """Whether it gave nothing because a person did not answer in time, or would not: another would only ask again."""
 
     def to_json(self) -> JsonObject:
         sometimes: JsonObject = {"session": self.session} if self.session else {}
         sometimes |= {"links": list(self.links)} if self.links else {}
+        sometimes |= {name: True for name in ("changed", "lapsed") if getattr(self, name)}
         return sometimes | {
             "call": self.call,
             "tool": self.tool,

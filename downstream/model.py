@@ -162,7 +162,7 @@ class _Litellm:
     def _known(self, litellm: Any, model: str) -> Traits:
         try:
             provider, listed = _provider(litellm, model), _listed_caching(litellm, model)
-        except (litellm.exceptions.openai.OpenAIError, *FOREIGN):
+        except _faults(litellm):
             return Traits()
         elsewhere = self._options.api_base is not None
         caches = cached_from(model, provider, listed=listed, elsewhere=elsewhere)
@@ -174,7 +174,11 @@ class _Litellm:
         effort = self._options.effort_of(role)
         if effort is None:
             return _UNASKED if not is_claude(model) and litellm.supports_reasoning(model) else 0
-        return _THINKING.get(effort, 0) if "reasoning_effort" in _takes(litellm, model) else 0
+        try:
+            return _THINKING.get(effort, 0) if "reasoning_effort" in _takes(litellm, model) else 0
+        except _faults(litellm):
+            # A name of which litellm can make nothing: the request will say so.
+            return 0
 
     def _own_rate(self, model: str) -> Rate | None:
         if (price := self._options.price) is not None:
@@ -203,13 +207,16 @@ class _Litellm:
                 spent, response.choices[0].finish_reason = self._heard(litellm, wanted, heard), "length"
         except NotTaken as error:
             raise ModelFailed(model, "bad_request", f"it can't be asked with {error}", spent=Spent()) from error
-        except (litellm.exceptions.openai.OpenAIError, Endless, TimeoutError, *FOREIGN) as error:
+        except _faults(litellm) as error:
             silent = "fell silent in its reply for" if heard else "gave no answer within"
             failed = self._failed(litellm, model, error, silent=silent)
             if heard:
                 failed.spent = self._heard(litellm, wanted, heard)
             raise failed from error
-        return replace(reply_from(model, response, spent), left_out=asked.left_out)
+        try:
+            return replace(reply_from(model, response, spent), left_out=asked.left_out)
+        except _faults(litellm) as error:
+            raise ModelFailed(model, "malformed", failure_text("malformed", None, ""), spent=spent) from error
 
     async def _listen(self, model: str, response: Any, heard: list[Any]) -> bool:
         """The pieces of a stream, to its end (True) or until it goes round in circles: then its server may stop.
@@ -261,6 +268,13 @@ class _Litellm:
         headers: Json = getattr(error, "litellm_response_headers", None) or {}
         spent = Spent() if was_never_sent(error) else None
         return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")), spent=spent)
+
+
+def _faults(litellm: Any) -> tuple[type[Exception], ...]:
+    """What litellm raises, and what it lets through: its own mistakes, errors of what it speaks HTTP with, and ours
+    about its streams."""
+    own = (litellm.exceptions.openai.OpenAIError, litellm.exceptions.httpx.HTTPError, RuntimeError)
+    return (*own, Endless, *FOREIGN)
 
 
 def _takes(litellm: Any, model: str) -> Takes:

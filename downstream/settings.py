@@ -108,8 +108,8 @@ class ServerOptions(BaseModel):
     """How long a call may take in all, whatever progress it tells of; never less than `call_timeout`."""
     start_timeout: PositiveFloat = 30.0
     session: Literal["shared", "run"] = "shared"
-    auth: AuthSettings | None = None
     """`run` gives each run a connection of its own, closed whenever the run ends or waits."""
+    auth: AuthSettings | None = None
     tools: dict[str, ToolOptions] = Field(default={})
 
     def for_tool(self, name: str) -> ToolOptions:

@@ -1,11 +1,11 @@
 """Literal arguments against a tool's schema; what only a run will fill in is left alone."""
 
-import json
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from downstream.gate.schema_visits import TooComplicated, bounded_validator, bounded_visits
+from downstream.gate.schema_visits import Unusable, bounded_validator, usable
+from downstream.json_shape import is_object
 from downstream.tools import Tool
 from journal.values import Json, JsonObject
 
@@ -14,9 +14,8 @@ from .references import Pointer, plain
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
-    from jsonschema.protocols import Validator
 
-_SHOWN = 8
+_MOST, _SHOWN = 50, 8
 """So many errors of one step help; more only hide the first."""
 _LOOKS_AT_NAMES_ONLY = frozenset(
     {
@@ -37,10 +36,11 @@ def argument_errors(tool: Tool, arguments: JsonObject, places: Sequence[Pointer]
     """What is wrong with the literal parts of these arguments; `places` are those that hold references."""
     if () in places:
         return ["arguments is an object of named arguments; a reference stands for one value inside it"]
-    validator = _validator(json.dumps(tool.open_schema))
-    if validator is None:
+    try:
+        found = _literal_errors(tool.open_schema, plain(arguments), places)
+    except Unusable:
+        # Then the gate has the last word.
         return []
-    found = _literal_errors(validator, plain(arguments), places)
     return [_sentence(tool, error) for error in found][:_SHOWN]
 
 
@@ -58,34 +58,18 @@ def output_errors(schema: JsonObject | None) -> list[str]:
     return []
 
 
-@lru_cache(maxsize=256)
-def _validator(text: str) -> "Validator | None":
-    """For the schema in the text; None for one that is broken itself: then the gate has the last word."""
-    # Imported on first use: it takes a tenth of a second.
-    from jsonschema.exceptions import SchemaError
-
-    try:
-        return bounded_validator(json.loads(text))
-    except SchemaError:
-        return None
+def _literal_errors(schema: JsonObject, arguments: JsonObject, places: Sequence[Pointer]) -> "list[ValidationError]":
+    with usable(arguments):
+        errors = bounded_validator(schema).iter_errors(arguments)
+        found = list(islice((error for error in errors if _is_of_literals(error, places)), _MOST))
+    return sorted(found, key=lambda error: list(map(str, error.absolute_path)))
 
 
-def _literal_errors(
-    validator: "Validator", arguments: JsonObject, places: Sequence[Pointer]
-) -> "Iterator[ValidationError]":
-    from referencing.exceptions import Unresolvable
-
-    try:
-        with bounded_visits(arguments):
-            found = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
-    except (Unresolvable, RecursionError, TooComplicated):
-        return
-    for error in found:
-        path = tuple(error.absolute_path)
-        inside = any(path[: len(place)] == place for place in places)
-        around = any(place[: len(path)] == path for place in places) and error.validator not in _LOOKS_AT_NAMES_ONLY
-        if not inside and not around:
-            yield error
+def _is_of_literals(error: "ValidationError", places: Sequence[Pointer]) -> bool:
+    path = tuple(error.absolute_path)
+    inside = any(path[: len(place)] == place for place in places)
+    around = any(place[: len(path)] == path for place in places) and error.validator not in _LOOKS_AT_NAMES_ONLY
+    return not inside and not around
 
 
 def _sentence(tool: Tool, error: "ValidationError") -> str:
@@ -93,7 +77,8 @@ def _sentence(tool: Tool, error: "ValidationError") -> str:
     text = f"{place}: {error.message[:200]}"
     if error.validator == "required":
         return f"{text} of {tool.full_name}"
-    known: JsonObject = tool.open_schema.get("properties") or {}
+    properties: Json = tool.open_schema.get("properties")
+    known = properties if is_object(properties) else {}
     if error.validator == "additionalProperties" and not error.absolute_path:
         given: Json = error.instance
         extra = next((name for name in given if name not in known), "")

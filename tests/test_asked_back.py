@@ -14,6 +14,8 @@ from mcp.types import (
     CallToolResult,
     CreateMessageRequest,
     CreateMessageRequestParams,
+    ElicitRequest,
+    ElicitRequestFormParams,
     ElicitResult,
     InputRequiredResult,
 )
@@ -257,6 +259,31 @@ def test_only_persons_are_asked() -> None:
     asked = asked_in_result("shop", InputRequiredResult(input_requests={"m": sampling}))
     assert isinstance(asked, CallFailed)
     assert (asked.may_have_run, "sampling/createMessage" in asked.text) == (False, True)
+
+
+def form_request() -> ElicitRequest:
+    return ElicitRequest(params=ElicitRequestFormParams(message="which?", requested_schema=FORM.schema))
+
+
+def test_no_more_is_put_before_a_person_at_once_than_there_may_be_rounds() -> None:
+    def asked_for(count: int) -> list[AsksBack | CallFailed | None]:
+        forms = InputRequiredResult(input_requests={f"q{number}": form_request() for number in range(count)})
+        page = {"mode": "url", "message": "log in", "url": "https://a.example", "elicitationId": "e"}
+        error = MCPError(URL_ELICITATION_REQUIRED, "log in", {"elicitations": [page] * count})
+        return [asked_in_result("shop", forms), asked_in_error("shop", error)]
+
+    assert [len(asked.questions) for asked in asked_for(8) if isinstance(asked, AsksBack)] == [8, 8]
+    text = "shop asks for 9 things at once; at most 8 are put before a person"
+    assert [(str(asked), getattr(asked, "may_have_run", None)) for asked in asked_for(9)] == [(text, False)] * 2
+
+
+async def test_a_form_that_is_none_is_declined_also_while_its_call_is_open(tmp_path: Path) -> None:
+    odd = FormAsked("which?", {"properties": {"n": {"type": "integer", "minimum": 10**400}, "x": {"type": [[]]}}})
+    async with open_runs(tmp_path) as runs:
+        journal = await runs.drive()
+        gate = gate_of(PAY, policy=ALLOW, servers=[server("shop")])
+        desk = OpenDesk(gate, journal, case_of(gate, journal.run, call("shop.pay"), PAY)).desk
+        assert await desk.ask(odd) == Reply("decline")
 
 
 @pytest.mark.parametrize("data", [None, {"elicitations": "none"}])

@@ -1,5 +1,6 @@
 """The tools of all servers: remembered, compared with their pins, classed and named."""
 
+import math
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -10,11 +11,12 @@ from typing import Any
 import anyio
 import pytest
 import toys
-from tool_connections import stdio
+from tool_connections import ODD, stdio
 
-from downstream.servers.catalogue import Catalogue
+from downstream.servers.catalogue import Catalogue, remembered_tools
 from downstream.servers.failures import CallFailed
 from downstream.servers.listing import Definition, Listing, class_of, compare, fingerprint_of, shown
+from downstream.servers.pins import Pins
 from downstream.servers.pool import Pool, open_pool
 from downstream.settings import ServerOptions, ServerSettings, ToolOptions
 from journal.outlet import Outlet
@@ -175,6 +177,51 @@ async def test_a_server_that_could_not_be_listed_is_asked_again_soon_but_not_at_
         took = anyio.current_time() - began
     assert ([tool.full_name for tool in tools], catalogue.missing(), starts(log)) == (["box.look_up"], {}, 2)
     assert took > 1
+
+
+@pytest.mark.e2e
+async def test_two_who_want_the_tools_at_once_open_a_server_once_and_a_name_of_none_opens_no_server(
+    tmp_path: Path,
+) -> None:
+    servers = [stdio("old", toys.bad("junk", tmp_path / "starts"))]
+    async with open_catalogue(tmp_path, servers) as (catalogue, _):
+        for name in ("gone.look_up", "no name"):
+            assert (await catalogue.tools_for(name), starts(tmp_path / "starts")) == ((), 0)
+        async with anyio.create_task_group() as group:
+            for name in ("old__look_up", "mcp__old__look_up"):
+                group.start_soon(catalogue.tools_for, name)
+            group.start_soon(catalogue.tools)
+        assert ([tool.full_name for tool in catalogue.known], starts(tmp_path / "starts")) == (["old.look_up"], 1)
+
+
+@pytest.mark.e2e
+async def test_a_tool_that_cannot_be_pinned_costs_neither_the_others_nor_any_later_process(tmp_path: Path) -> None:
+    servers = [stdio("box", toys.ledger(tmp_path / "ledger")), stdio("odd", [sys.executable, str(ODD), "boundless"])]
+    async with open_catalogue(tmp_path, servers) as (catalogue, _):
+        tools = [tool.full_name for tool in await catalogue.tools()]
+        (note,) = catalogue.warnings()
+    assert ("odd.look" in tools, "odd.wide" in tools, len(tools)) == (True, False, 14)
+    why = "what it lists of it holds numbers that no JSON has, such as 1e999"
+    assert note == f"tool server 'odd': its tool 'wide' is left out: {why}"
+    async with open_catalogue(tmp_path, servers) as (catalogue, _):
+        assert ([tool.full_name for tool in await catalogue.tools()], catalogue.warnings()) == (tools, [note])
+
+
+@pytest.mark.e2e
+async def test_what_an_earlier_version_kept_of_such_a_tool_is_not_read_and_the_pins_of_the_others_hold(
+    tmp_path: Path,
+) -> None:
+    server = stdio("old", toys.bad("change", tmp_path / "starts"))
+    wide = definition("wide", input_schema={"maximum": math.inf})
+    kept = Listing("", (definition("look_up"), wide))
+    async with open_store(tmp_path / "store.db", WORLD, Outlet(), owner="me") as store, open_pool([server], WORLD) as p:
+        await store.remembered.put("catalogue", fingerprint_of(server), Pins(kept, kept).to_json())
+        catalogue = Catalogue(p, store.remembered, [server])
+        with anyio.fail_after(30):
+            assert [tool.full_name for tool in await catalogue.tools()] == ["old.look_up"]
+            await catalogue.tools(refresh=True)
+        assert [tool.full_name for tool in await remembered_tools(store.remembered, [server])] == ["old.look_up"]
+    assert list(catalogue.quarantined()) == ["old.look_up"]
 
 
 def definition(name: str = "t", **changes: Any) -> Definition:

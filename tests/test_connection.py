@@ -21,11 +21,13 @@ from downstream.servers.connection import Connection
 from downstream.servers.exchange import Exchange, new_exchange
 from downstream.servers.failures import CallFailed, ServerUnavailable
 from downstream.servers.life import Life
+from downstream.servers.listing import Listing
 from downstream.servers.listing_mend import Mender
 from downstream.servers.pool import open_pool
 from downstream.servers.stderr_tail import StderrTail
 from downstream.servers.transports import Surroundings, open_transport
 from downstream.servers.watchdog import Watchdog
+from downstream.settings import ServerSettings
 from journal.world import World
 
 pytestmark = pytest.mark.e2e
@@ -346,3 +348,31 @@ async def test_what_a_server_writes_to_stderr_is_kept_and_nobody_waits_for_a_clo
                     await anyio.sleep(0.01)
                 pool.connection("ill").stop()
     assert (pool.stderr_tail("ill").splitlines()[0], len(reasons)) == ("disk is full", 1)
+
+
+async def test_nobody_waits_for_a_server_that_was_closed_for_good(tmp_path: Path) -> None:
+    async with open_pool([stdio("box", toys.ledger(tmp_path / "ledger"))], WORLD) as pool:
+        box = pool.connection("box")
+        box.stop()
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(5), pytest.raises(ServerUnavailable, match="steprelay is closing"):
+            await box.listing()
+
+
+class Fault(Exception):
+    """Nothing that a server could bring about."""
+
+
+async def test_a_fault_of_ours_ends_the_pool_and_is_raised_with_what_came_of_it(tmp_path: Path) -> None:
+    async def inspect(server: ServerSettings, listing: Listing) -> Any:
+        raise Fault
+
+    with anyio.fail_after(20), pytest.RaisesGroup(Fault, ServerUnavailable, flatten_subgroups=True):
+        async with open_pool([stdio("box", toys.ledger(tmp_path / "ledger"))], WORLD) as pool:
+            pool.inspect_with(inspect)
+            try:
+                await pool.connection("box").listing()
+            finally:
+                with pytest.raises(ServerUnavailable, match="steprelay is closing"):
+                    await pool.connection("box").listing()
+    assert toys.children_of(os.getpid()) == []

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import httpx2
 import pytest
 import toys
 from tool_connections import open_older_http, open_stub, remote, text_of
 
 from downstream.servers.connection import Connection
+from downstream.servers.exchange import ContainedTransport
 from downstream.servers.failures import CallFailed, ServerUnavailable
 from downstream.servers.pool import open_pool
 from downstream.settings import ServerSettings
@@ -223,3 +225,13 @@ async def test_what_goes_wrong_while_the_pool_is_open_comes_out_as_it_was() -> N
     with pytest.raises(KeyError, match="mine"):
         async with open_pool([remote("far", "http://127.0.0.1:9/mcp")], WORLD):
             raise KeyError("mine")
+
+
+async def test_a_stream_of_events_that_comes_packed_is_not_read() -> None:
+    class Packed(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            return httpx2.Response(200, headers={"content-encoding": "GZIP"}, stream=httpx2.ByteStream(b"no gzip"))
+
+    async with httpx2.AsyncClient(transport=ContainedTransport(Packed())) as http:
+        with pytest.raises(httpx2.StreamError, match="encoded as gzip, which was not asked for"):
+            await http.get("http://127.0.0.1/sse")

@@ -45,6 +45,11 @@ def test_a_message_is_found_however_it_comes(chunks: list[bytes]) -> None:
     assert read(*chunks) == [json.loads(REPLY)]
 
 
+def test_a_batch_without_end_is_read_only_so_far() -> None:
+    batch = b"[" + b",".join([REPLY] * 1_001) + b"]\n"
+    assert read(batch, REPLY + b"\n") == [json.loads(REPLY)] * 1_001
+
+
 @pytest.mark.parametrize(
     ("begin", "end"),
     [(b'{"jsonrpc":"2.0","id":7,"result":"', b'"}'), (b'{"result":"', b'","jsonrpc":"2.0","id":7}')],

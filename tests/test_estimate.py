@@ -101,3 +101,22 @@ def test_a_model_that_billed_more_than_its_worst_case_has_a_worse_one_from_then_
     bills.learn(MODEL, bills.worst(MODEL, request, 100), Spent(10, 10))
     assert bills.worst(MODEL, request, 100) == Worst(1_832, 600)
     assert bills.worst("other", request, 100) == Worst(916, 100)
+
+
+@pytest.mark.parametrize("replies", [1, 8])
+def test_replies_that_were_asked_for_at_the_same_time_count_as_one_of_them(replies: int) -> None:
+    bills, request = Bills(), request_of(Message("user", "x" * 836))
+    worst = [bills.worst(MODEL, request, 100) for _ in range(replies)]
+    for each in worst:
+        bills.learn(MODEL, each, Spent(1_832, 200))
+    assert bills.worst(MODEL, request, 100) == Worst(1_832, 200)
+    bills.learn(MODEL, bills.worst(MODEL, request, 100), Spent(1_832, 400))
+    bills.learn(MODEL, worst[0], Spent(1_832, 300))
+    assert bills.worst(MODEL, request, 100) == Worst(1_832, 400)
+
+
+def test_a_bill_that_cannot_be_right_keeps_no_later_run_from_asking_the_model() -> None:
+    bills, request = Bills(), request_of(Message("user", "x" * 836))
+    for _ in range(3):
+        bills.learn(MODEL, bills.worst(MODEL, request, 100), Spent(10**12, 10**12))
+    assert bills.worst(MODEL, request, 100) == Worst(4 * 916, 16 * 100)

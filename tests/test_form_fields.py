@@ -31,6 +31,11 @@ FITS: list[tuple[JsonObject, Json]] = [
     ({"enum": ["a", "b"]}, "a"),
     (MANY, ["a", "c"]),
     ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, 3),
+    ({"type": ["string", "null"], "minLength": 2}, "ab"),
+    ({"type": ["null", "integer"]}, 3),
+    ({"type": "string", "format": []}, "whatever"),
+    ({"type": "integer", "minimum": -(10**400), "maximum": 10**400}, 10**20),
+    ({"type": "number", "minimum": math.nan}, 1e300),
     ({"$ref": "#/$defs/Color"}, "red"),
 ]
 
@@ -58,6 +63,7 @@ MISFITS: list[tuple[JsonObject, Json, str]] = [
     ({"type": "integer"}, True, "a whole number"),
     ({"type": "number", "maximum": 1}, 2, "a number of at most 1"),
     ({"type": "number"}, math.inf, "a number"),
+    ({"type": "number"}, math.nan, "a number"),
     ({"type": "boolean"}, "true", "true or false"),
     (TITLED, "First", 'one of "a", "b"'),
     (MANY, [], 'a list from 1 to 2 of "a", "b", "c"'),
@@ -71,6 +77,12 @@ def test_what_does_not_fit_is_said_without_the_value(field: JsonObject, value: J
     with pytest.raises(ContentUnfit) as unfit:
         fitted(fields_of(form(x=field)), {"x": value})
     assert unfit.value.errors == [f'"x" takes {takes}']
+
+
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_an_integer_too_large_to_compare_is_a_misfit_and_no_error(kind: str) -> None:
+    with pytest.raises(ContentUnfit):
+        fitted(fields_of(form(x={"type": kind})), {"x": 10**400})
 
 
 def test_all_errors_are_told_at_once_and_null_counts_as_left_open() -> None:
@@ -91,6 +103,11 @@ BAD: dict[str, tuple[JsonObject, str]] = {
     "too many": (form(**{f"f{n}": TEXT for n in range(41)}), "41 fields"),
     "a field in a field": (form(x={"type": "object", "properties": {}}), "is none of text"),
     "no field at all": (form(x=5), "is none of text"),
+    "several kinds at once": (form(x={"type": ["string", "integer"]}), "is none of text"),
+    "no kind but null": (form(x={"type": ["null"]}), "is none of text"),
+    "a kind that is no name": (form(x={"type": [["string"]]}), "is none of text"),
+    "definitions that are none": (form(x={"$ref": "#/$defs/x"}) | {"$defs": None}, "is none of text"),
+    "a definition that is missing": (form(x={"$ref": "#/$defs/x"}) | {"$defs": {}}, "is none of text"),
     "a list of anything": (form(x={"type": "array", "items": {"type": "string"}}), "is none of text"),
     "a name that is not seen": (form(**{"a\u200bb": TEXT}), "cannot be shown as it is"),
     "a choice that is not seen": (form(x={"enum": ["a", "\u202eb"]}), 'the choices of field "x"'),

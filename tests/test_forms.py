@@ -1,5 +1,6 @@
 """Forms of both protocol eras: what counts as a person's word, and how often anybody is asked."""
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from mcp_types import InputResponses
 from products import Opened, call_step, open_test_product, script
 
 from journal.actions import Action, Decision
+from journal.world import World
+from server.host.attach import STATE_SECONDS
 
 pytestmark = pytest.mark.e2e
 
@@ -219,6 +222,22 @@ async def test_a_state_is_used_once_and_a_stale_answer_gets_the_run_as_it_is(tmp
         stale = await _round(host, {action_id: {"decision": "approve"}}, state)
         assert [each["action_id"] for each in stale.structured_content["actions"]] == [action_id]
         assert (await product.store.action(action_id)).state == "waiting"
+
+
+async def test_that_a_state_was_used_is_remembered_as_long_as_it_could_come_again(tmp_path: Path) -> None:
+    clocks = [time.time()]
+    world = World(now=lambda: clocks[-1])
+    async with (
+        open_test_product(tmp_path, script=script(KEEP), settings=QUICK, world=world) as (product, server),
+        open_host(server, era="modern", on_elicit=_forms) as host,
+    ):
+        used: list[int] = []
+        for later in (0, STATE_SECONDS - 10, 20):
+            action_id, state = await _open_round(host)
+            clocks.append(clocks[-1] + later)
+            await _round(host, {action_id: {}}, state)
+            used.append(len(await product.store.remembered.all("request_state")))
+    assert used == [1, 2, 2]
 
 
 async def test_a_state_survives_a_restart_of_the_server(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A listing with malformed tools costs those tools at most, and the run is told which."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import anyio
 import pytest
 from gate_case import open_runs
 from mcp import Client
+from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
+from mcp.types import ListToolsResult, PaginatedRequestParams, Tool
 from mcp_types import PROTOCOL_VERSION_META_KEY, JSONRPCRequest, JSONRPCResponse
 from tool_connections import ODD, stdio
 from toy_servers.by_hand import MODERN
@@ -110,6 +113,29 @@ async def test_a_tool_that_its_server_keeps_for_its_own_view_is_not_offered() ->
     async with Client(server) as client:
         listing = await read_listing(client, Mender())
     assert [tool.name for tool in listing.tools] == ["both", "odd", "plain"]
+
+
+def paged(page: Callable[[int], ListToolsResult]) -> tuple[Server[Any], list[int]]:
+    """A server that lists its tools on pages without end, and the pages that it was asked for."""
+    asked: list[int] = []
+
+    async def listed(_: object, params: PaginatedRequestParams | None) -> ListToolsResult:
+        asked.append(int((params.cursor if params else None) or 0))
+        return page(asked[-1])
+
+    return Server("paged", on_list_tools=listed), asked
+
+
+async def test_no_more_pages_are_asked_for_once_a_listing_is_longer_than_any_answer_may_be() -> None:
+    def page(number: int) -> ListToolsResult:
+        tool = Tool(name=f"t{number}", description="x" * 9_000_000, input_schema=OBJECT)
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1))
+
+    server, asked = paged(page)
+    async with Client(server) as client:
+        listing = await read_listing(client, Mender())
+    assert (asked, [tool.name for tool in listing.tools]) == ([0, 1], ["t0", "t1"])
+    assert listing.notes == ("its list of tools is longer than 100 pages or 16 MiB; the rest is left out",)
 
 
 @pytest.mark.e2e

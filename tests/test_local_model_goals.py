@@ -28,6 +28,7 @@ VIEW: JsonObject = {
     "step_list": [STEP],
     "sources": [{"step": "look", "tool": "notes.read", "call": CALL}],
 }
+CUT_SHORT = "12 June 2027\n\n**Please note**\n\n- The time of the run was used up (budget.seconds)."
 UNDONE = "12 June 2027\n\nSteps that did not succeed: look: failed."
 
 
@@ -60,6 +61,8 @@ def test_a_number_is_known_however_it_is_written(text: str) -> None:
     [
         (ran(), []),
         (ran(4, status="failed", answer=UNDONE, step_list=[STEP | {"status": "failed"}], sources=[]), []),
+        (ran(6, status="partial", answer=CUT_SHORT), []),
+        (ran(6, status="partial", answer="12 June 2027"), ["the answer does not say what was not done"]),
         (ran(None), ["it did not end"]),
         (ran(events=EVENTS[:-1]), ["it did not end"]),
         (ran(4), ["status succeeded with exit code 4"]),

@@ -79,8 +79,9 @@ def test_a_quotation_holds_no_paths_classes_or_markup(text: str, said: str) -> N
     assert cleaned(text) == said
 
 
-def test_a_message_of_another_model_goes_out_in_plain_words() -> None:
-    uses = (FunctionUse("1", "f", '{"a": 1}'), FunctionUse("2", "g", "{broken"))
+@pytest.mark.parametrize("broken", ["{broken", "[" * 200_000], ids=["no JSON", "deep"])
+def test_a_message_of_another_model_goes_out_in_plain_words(broken: str) -> None:
+    uses = (FunctionUse("1", "f", '{"a": 1}'), FunctionUse("2", "g", broken))
     said = Message("assistant", "", uses, raw={"model": "other", "message": {"thinking": "x"}})
     wire, answer = wire_messages([said, Message("tool", "ok", answers="2")], "mine")
     ids = [each.pop("id") for each in wire["tool_calls"]]

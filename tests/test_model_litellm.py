@@ -1,7 +1,6 @@
 """Models through real litellm, against the scripted server on its three wires."""
 
 import gc
-import importlib
 import logging
 import sys
 from collections.abc import AsyncGenerator, Sequence
@@ -18,7 +17,6 @@ from pydantic import SecretStr
 
 from downstream.model import open_models
 from downstream.model_port import (
-    FREE,
     FailureKind,
     Function,
     Message,
@@ -28,7 +26,6 @@ from downstream.model_port import (
     Models,
     Place,
 )
-from downstream.models.prices import spent_on
 from downstream.settings import ModelOptions, ModelSettings, Price
 from journal.ledger import Spent
 from journal.outlet import Outlet
@@ -313,52 +310,11 @@ async def test_at_most_32_requests_are_open_at_once() -> None:
         assert (server.max_in_flight, len(server.requests)) == (32, 40)
 
 
-async def test_prices_come_from_the_user_the_list_or_nowhere() -> None:
-    options = ModelOptions(price=Price(input_per_million=1.0, output_per_million=4.0))
-    async with (
-        open_models(ModelSettings(), Outlet()) as listed,
-        open_models(ModelSettings(options=options), Outlet()) as own,
-    ):
-        known = await listed.rate_of("anthropic/claude-sonnet-4-5")
-        assert known is not None
-        assert (known.input, known.output, known.long) == (pytest.approx(3.0), pytest.approx(15.0), None)
-        assert await listed.rate_of("openai/nobody-knows-this") is None
-        assert await listed.rate_of("scripted:x.yaml") == FREE
-        assert await listed.room_of("scripted:x.yaml", "worker") == 0
-        priced = await own.rate_of("openai/nobody-knows-this")
-        assert priced is not None
-        assert priced.cost(input_tokens=1_000_000, output_tokens=1_000_000) == 5.0
-
-
-async def test_what_a_provider_asks_more_for_a_long_request_is_set_aside_for_one() -> None:
-    async with open_models(ModelSettings(), Outlet()) as listed:
-        rate = await listed.rate_of("gemini/gemini-2.5-pro")
-        assert rate is not None
-        short, long = (rate.cost(input_tokens=tokens, output_tokens=1_000) for tokens in (100_000, 250_000))
-        assert (short, long) == (pytest.approx(0.135), pytest.approx(0.64))
-
-
 async def test_a_price_that_the_user_wrote_is_what_a_call_costs() -> None:
     said: Reply = {"text": "x", "usage": {"prompt": 1000, "completion": 500}}
     price = Price(input_per_million=1.0, output_per_million=4.0)
     reply, _ = await ask(on(said), "openai", request("step: draft"), price=price)
     assert (reply.spent.usd, reply.spent.cost_known) == (0.003, True)
-
-
-async def test_a_model_elsewhere_costs_what_the_list_says_or_nobody_knows_what() -> None:
-    litellm: Any = importlib.import_module("litellm")
-    usage = litellm.Usage(prompt_tokens=1_000_000, completion_tokens=0, total_tokens=1_000_000)
-    response = litellm.ModelResponse(usage=usage)
-    listed = spent_on(litellm, "anthropic/claude-haiku-4-5", response, rate=None)
-    unknown = spent_on(litellm, "openai/nobody-knows-this", response, rate=None)
-    assert (round(listed.usd, 6), listed.cost_known) == (1.0, True)
-    assert unknown == Spent(1_000_000, cost_known=False)
-
-
-async def test_a_model_of_ollama_costs_nothing_where_no_address_is_given() -> None:
-    async with open_models(ModelSettings(), Outlet()) as models:
-        assert await models.rate_of("ollama_chat/m") == FREE
-        assert await models.rate_of("openai/gpt-4o") == await models.rate_of("openai/gpt-4o")
 
 
 async def test_a_server_on_this_machine_gets_a_key_that_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,7 @@ async def test_without_budget_for_the_read_a_person_is_asked(tmp_path: Path) -> 
         ({}, {"to": "ana and bob", "n": 1}, None),
         ({}, '[{"to": "ana", "n": 1}]', "done"),
         ({}, "ana 1", None),
+        pytest.param({}, "[" * 200_000, None, id="deep"),
         ({}, "", "not_done"),
         ({"done": {"/id": {"equals": 7}}}, {"id": 7}, "done"),
         ({"done": {"/id": {"equals": 7}}}, {"id": 8}, None),

@@ -28,6 +28,7 @@ from journal.runs import NewRun
 from journal.store import open_store
 from journal.world import World
 
+DEEP = "[" * 200_000
 LABEL = frozenset({"private:box"})
 
 
@@ -65,10 +66,11 @@ async def open_journal(folder: Path) -> AsyncGenerator[RunJournal]:
         (said("1 row", data={"result": [1]}), {"result": [1]}, '1 row\n\nAs data: {"result": [1]}'),
         (said("Found one.", data={"n": 1}), {"n": 1}, 'Found one.\n\nAs data: {"n": 1}'),
         (said(data={"n": "\u202e1"}), {"n": "\u202e1"}, '{"n": "1"}'),
+        (said(DEEP, data={"n": 1}), {"n": 1}, f'{DEEP}\n\nAs data: {{"n": 1}}'),
     ],
     ids=[
         *("text", "hidden", "data", "data as text", "wrapped", "wrapped one by one", "wrapped under another name"),
-        *("wrapped with other words", "both", "hidden in data"),
+        *("wrapped with other words", "both", "hidden in data", "deep"),
     ],
 )
 def test_data_is_the_value_and_else_the_text_is(result: CallToolResult, value: Any, text: str) -> None:

@@ -9,7 +9,7 @@ import toys
 from gate_case import call, open_runs
 from tool_connections import stdio
 
-from downstream.door import Called, Refused, Waiting
+from downstream.door import Called, Refused, ToolEnd, Waiting
 from downstream.gate.tool_door import Rules, make_call_tool, make_gate
 from downstream.policy_settings import PolicySettings
 from downstream.servers.catalogue import Catalogue
@@ -43,6 +43,22 @@ async def test_a_call_of_a_server_that_is_not_there_says_so_and_why(tmp_path: Pa
             True,
         ),
     ]
+
+
+async def test_a_call_does_not_wait_while_another_server_is_opened_for_somebody_else(tmp_path: Path) -> None:
+    servers = [stdio("box", toys.ledger(tmp_path / "ledger", k="v")), stdio("mute", toys.bad("hang"), start_timeout=60)]
+    async with open_runs(tmp_path) as runs, open_pool(servers, World()) as pool:
+        catalogue = Catalogue(pool, runs.store.remembered, servers)
+        gate = make_gate(catalogue, Rules(PolicySettings(), ApprovalSettings(), servers), pool=pool)
+        door, journal, ends = make_call_tool(gate, pool, lambda out: {}), await runs.drive(), list[ToolEnd]()
+        async with anyio.create_task_group() as planning:
+            planning.start_soon(catalogue.tools)
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(30):
+                listed = frozenset({"box.read_item"})
+                ends.append(await door(journal, call("box__read_item", {"key": "k"}, allowed=listed)))
+            planning.cancel_scope.cancel()
+    assert [end.value.data for end in ends if isinstance(end, Called)] == [{"key": "k", "value": "v"}]
 
 
 async def test_calls_reach_a_real_server_only_as_settings_and_people_let_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import anyio
@@ -15,7 +16,7 @@ from journal.world import World
 
 from .addresses import UnsafeAddress, check_address, is_same_place
 from .kept import KeptLogin, Login, LoginNotKept, Version
-from .tokens import NotRenewed, expiry, granted, renewed
+from .tokens import NotRenewed, granted, renewed
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +114,15 @@ class Access:
     async def _renew(self, old: Login) -> Login | None:
         # A token that was used up for one whose answer is lost, because its run was cancelled, would be the last.
         with anyio.move_on_after(_RENEW_SECONDS, shield=True):
-            async with self._kept.open_lock():
-                if (login := await self._latest()) is None or login.access_token != old.access_token:
-                    return login
-                return await self._renewed(login)
+            try:
+                async with self._kept.open_lock():
+                    if (login := await self._latest()) is None or login.access_token != old.access_token:
+                        return login
+                    return await self._renewed(login)
+            except LoginNotKept as error:
+                # Renewed side by side, a token that may be used once would be used twice.
+                self.trouble = str(error)
+                return old
         self.trouble = f"its login was not renewed within {_RENEW_SECONDS:g} s"
         return old
 
@@ -130,16 +136,20 @@ class Access:
             log.info("login_not_renewed", extra={"server": self.server.name, "error": self.trouble})
             if not error.refused:
                 return old
-            await anyio.to_thread.run_sync(self._kept.forget)
+            await self._try(self._kept.forget)
             self._login, self._seen = None, None
             return None
         self._take(new)
-        try:
-            await anyio.to_thread.run_sync(self._kept.write, new)
-        except LoginNotKept as error:
-            log.warning("login_not_kept", extra={"error": str(error)})
+        await self._try(partial(self._kept.write, new))
         self._seen = self._kept.version
         return new
+
+    async def _try(self, change: Callable[[], object]) -> None:
+        """Change what is kept; where that cannot be, this process goes on with what it has."""
+        try:
+            await anyio.to_thread.run_sync(change)
+        except LoginNotKept as error:
+            log.warning("login_not_kept", extra={"error": str(error)})
 
     async def _grant(self, refused: str | None = None) -> str | None:
         """By client credentials: nobody has to log in, so nothing has to be kept."""
@@ -155,14 +165,10 @@ class Access:
 
     async def _asked_for(self, auth: AuthSettings) -> Login | None:
         try:
-            token = await granted(self.server, auth)
+            return await granted(self.server, auth, now=self._world.now())
         except NotRenewed as error:
             self.trouble = str(error)
             return None
-        ends = expiry(token, now=self._world.now())
-        return Login(
-            access_token=token.access_token, expires_at=ends, token_endpoint="", client_id=auth.client_id or ""
-        )
 
     def _take(self, login: Login | None) -> None:
         if login is not None:

@@ -1,18 +1,21 @@
 """Where secrets of a login may go: the server they are for, and addresses that nobody on the way can listen at."""
 
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, cast
 
 import httpx2
 
 from downstream.gate.addresses import local_addresses
+from downstream.servers.exchange import encoding_of
 from journal.errors import SteprelayError
 
 _TIMEOUTS: Final = httpx2.Timeout(15.0)
+_LARGEST = 1024 * 1024
+"""Bytes of one answer: what a login is told takes a few thousand."""
 
 
 class UnsafeAddress(SteprelayError):
@@ -39,9 +42,13 @@ def is_same_place(url: httpx2.URL, server: httpx2.URL) -> bool:
 
 @asynccontextmanager
 async def open_auth_http(server: str, auth: httpx2.Auth | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
-    """A client for the requests of a login at this server; each address is checked, and no redirect is followed."""
+    """A client for the requests of a login at this server; each address is checked, and no redirect is followed.
+
+    An answer of more than 1 MiB, or in an encoding, which nobody asks for, is a httpx2.ReadError.
+    """
     transport = _Checked(httpx2.AsyncHTTPTransport(verify=_tls()), server)
-    async with httpx2.AsyncClient(transport=transport, auth=auth, timeout=_TIMEOUTS) as http:
+    plain = {"Accept-Encoding": "identity"}
+    async with httpx2.AsyncClient(transport=transport, auth=auth, headers=plain, timeout=_TIMEOUTS) as http:
         yield http
 
 
@@ -52,7 +59,29 @@ class _Checked(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         check_address(request.url, server=self._server)
-        return await self._inner.handle_async_request(request)
+        response = await self._inner.handle_async_request(request)
+        inner = cast("httpx2.AsyncByteStream", response.stream)
+        response.stream = _Bounded(inner, encoding=encoding_of(response))
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, *, encoding: str) -> None:
+        self._inner = inner
+        self._encoding = encoding
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding:
+            raise httpx2.ReadError("its answer is in an encoding")
+        left = _LARGEST
+        async for part in self._inner:
+            left -= len(part)
+            if left < 0:
+                raise httpx2.ReadError("its answer is too long")
+            yield part
 
     async def aclose(self) -> None:
         await self._inner.aclose()

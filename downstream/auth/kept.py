@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -23,12 +23,12 @@ Version: TypeAlias = tuple[int, int, int] | None
 
 
 class LoginNotKept(SteprelayError):
-    """What a server granted cannot be written down."""
+    """What a server granted cannot be written down, or be removed again."""
 
-    def __init__(self, server: str, error: OSError) -> None:
+    def __init__(self, server: str, error: OSError, *, deed: str = "kept") -> None:
         where, why = error.filename or "the state folder", error.strerror or str(error)
         super().__init__(
-            f"the login at {server!r} cannot be kept: {where}: {why}; set XDG_STATE_HOME to another folder"
+            f"the login at {server!r} cannot be {deed}: {where}: {why}; set XDG_STATE_HOME to another folder"
         )
 
 
@@ -37,7 +37,8 @@ class Login(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
-    access_token: str = Field(repr=False, min_length=1)
+    access_token: str = Field(repr=False, pattern=r"^[!-~]+$")
+    """Such as a header can hold."""
     refresh_token: str | None = Field(default=None, repr=False)
     expires_at: float | None = None
     scope: str | None = None
@@ -93,23 +94,26 @@ class KeptLogin:
         return f"in {self._path}, which only you can read"
 
     def forget(self) -> bool:
-        """Whether there was a login; now there is none."""
+        """Whether there was a login; now there is none. Raises LoginNotKept."""
         vault = find_vault()
         if vault is not None:
             with suppress(VaultFailed):
                 vault.drop(self._id)
         was_there = self.version is not None
-        self._path.unlink(missing_ok=True)
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise LoginNotKept(self._server, error, deed="forgotten") from error
         return was_there
 
     @asynccontextmanager
     async def open_lock(self) -> AsyncGenerator[None]:
         """Keep other processes, and other tasks here, from changing the login meanwhile. Raises LoginNotKept."""
-        try:
-            lock = self._path.with_suffix(".lock")
-        except OSError as error:
-            raise LoginNotKept(self._server, error) from error
-        async with open_lock(lock):
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(open_lock(self._path.with_suffix(".lock")))
+            except OSError as error:
+                raise LoginNotKept(self._server, error) from error
             yield
 
     @cached_property

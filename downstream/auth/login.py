@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import anyio.to_thread
 import httpx2
-from mcp.client.auth import OAuthFlowError
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
+from mcp.client.auth import OAuthClientProvider
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
 from downstream.servers.names import clean_text
@@ -17,10 +17,10 @@ from downstream.settings import AuthSettings, ServerSettings
 from journal.errors import SteprelayError
 from journal.world import World
 
-from .addresses import UnsafeAddress, check_address, open_auth_http
+from .addresses import check_address, open_auth_http
 from .kept import KeptLogin, Login
 from .loopback import Comeback, open_comeback
-from .tokens import OneGrant, OtherIssuer, OwnScopes, expiry, first_line, origin, probe
+from .tokens import PROBLEMS, OneGrant, OtherIssuer, OwnScopes, expiry, first_line, origin, probe
 
 Show: TypeAlias = Callable[[str], Awaitable[None]]
 """Brings the address at which a person logs in before them."""
@@ -71,17 +71,23 @@ async def _granted(door: Door, url: str, auth: AuthSettings, *, comeback: Comeba
     try:
         async with open_auth_http(url, provider) as http:
             status = await probe(http, door.server)
-    except (OAuthFlowError, OtherIssuer, httpx2.TransportError, UnsafeAddress) as error:
+        if grant.tokens is None or grant.client is None:
+            raise LoginFailed(name, f"it does not ask for one (HTTP {status})")
+        return _login(grant.tokens, grant.client, provider=provider, ends=expiry(grant.tokens, now=door.world.now()))
+    except (*PROBLEMS, OtherIssuer) as error:
         raise LoginFailed(name, first_line(error)) from error
-    if grant.tokens is None or grant.client is None:
-        raise LoginFailed(name, f"it does not ask for one (HTTP {status})")
-    token, client, metadata_found = grant.tokens, grant.client, provider.context.oauth_metadata
+
+
+def _login(
+    token: OAuthToken, client: OAuthClientInformationFull, *, provider: OAuthClientProvider, ends: float | None
+) -> Login:
+    found = provider.context.oauth_metadata
     return Login(
         access_token=token.access_token,
         refresh_token=token.refresh_token,
-        expires_at=expiry(token, now=door.world.now()),
+        expires_at=ends,
         scope=token.scope,
-        token_endpoint=str(metadata_found.token_endpoint) if metadata_found else f"{origin(url)}/token",
+        token_endpoint=str(found.token_endpoint) if found else f"{origin(provider.context.server_url)}/token",
         resource=provider.context.get_resource_url(),
         client_id=client.client_id,
         client_secret=client.client_secret,
@@ -98,7 +104,7 @@ class _Way:
 
     async def go(self, address: str) -> None:
         check_address(httpx2.URL(address), server=self.door.server.url or "")
-        self.comeback.state = parse_qs(urlsplit(address).query)["state"][0]
+        self.comeback.state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         await self.door.show(address)
 
     async def come_back(self) -> AuthorizationCodeResult:

@@ -11,9 +11,16 @@ from pydantic import ValidationError
 from downstream.servers.names import clean_text
 from downstream.settings import AuthSettings, ServerSettings
 from journal.errors import SteprelayError
+from journal.values import JsonObject
 
 from .addresses import UnsafeAddress, open_auth_http
 from .kept import Login
+
+# What an authorization server can bring about that answers as none should, by itself or through the SDK.
+PROBLEMS = (httpx2.HTTPError, httpx2.InvalidURL, UnsafeAddress, OAuthFlowError, ValueError, OverflowError)
+
+_LONGEST = 10**9
+"""Seconds; a token that is to be good for longer is renewed when it is refused."""
 
 # From this version on, tokens are asked for with the name of the server that they are for.
 _PROBE_HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
@@ -41,7 +48,7 @@ async def renewed(login: Login, *, server: str, now: float) -> Login:
     try:
         async with open_auth_http(server) as http:
             answer = await http.post(login.token_endpoint, data=form, auth=auth)
-    except (httpx2.TransportError, UnsafeAddress) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnsafeAddress) as error:
         raise NotRenewed(f"its authorization server cannot be reached ({type(error).__name__})") from error
     if answer.status_code in (400, 401, 403):
         raise NotRenewed("its authorization server no longer accepts the login", refused=True)
@@ -49,21 +56,20 @@ async def renewed(login: Login, *, server: str, now: float) -> Login:
         raise NotRenewed(f"its authorization server gave no token (HTTP {answer.status_code})")
     try:
         token = OAuthToken.model_validate_json(answer.content)
-    except ValidationError as error:
-        raise NotRenewed("its authorization server answered with something that is no token") from error
-    return login.model_copy(
-        update={
+        told: JsonObject = {
             "access_token": token.access_token,
             # One that is not replaced goes on being good.
             "refresh_token": token.refresh_token or login.refresh_token,
             "expires_at": expiry(token, now=now),
             "scope": token.scope or login.scope,
         }
-    )
+        return Login.model_validate(login.model_dump() | told)
+    except ValidationError as error:
+        raise NotRenewed("its authorization server answered with something that is no token") from error
 
 
-async def granted(server: ServerSettings, auth: AuthSettings) -> OAuthToken:
-    """A token for the client credentials of the settings. Raises NotRenewed."""
+async def granted(server: ServerSettings, auth: AuthSettings, *, now: float) -> Login:
+    """A login with a token for the client credentials of the settings. Raises NotRenewed."""
     url, kept = server.url or "", OneGrant()
     provider = _Credentials(
         url,
@@ -77,11 +83,14 @@ async def granted(server: ServerSettings, auth: AuthSettings) -> OAuthToken:
     try:
         async with open_auth_http(url, provider) as http:
             status = await probe(http, server)
-    except (httpx2.TransportError, UnsafeAddress, OAuthFlowError) as error:
+        if (token := kept.tokens) is None:
+            raise NotRenewed(f"it does not say where its client credentials are taken (HTTP {status})")
+        ends = expiry(token, now=now)
+        return Login(
+            access_token=token.access_token, expires_at=ends, token_endpoint="", client_id=auth.client_id or ""
+        )
+    except PROBLEMS as error:
         raise NotRenewed(f"its client credentials got no token: {first_line(error)}") from error
-    if kept.tokens is None:
-        raise NotRenewed(f"it does not say where its client credentials are taken (HTTP {status})")
-    return kept.tokens
 
 
 async def probe(http: httpx2.AsyncClient, server: ServerSettings) -> int:
@@ -140,7 +149,7 @@ class _Credentials(OwnScopes, ClientCredentialsOAuthProvider):
 
 def expiry(token: OAuthToken, *, now: float) -> float | None:
     """The Unix time until which a token that came just now is good, if it says so."""
-    return None if token.expires_in is None else now + token.expires_in
+    return None if token.expires_in is None else now + max(0, min(token.expires_in, _LONGEST))
 
 
 def origin(url: str) -> str:

@@ -7,11 +7,16 @@ import unicodedata
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-_LINK = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*):(?P<slashes>[/\\]*)(?P<rest>[^\s\"'<>]*)", re.IGNORECASE)
+# Each begins where a word begins: tried from within words too, long text would take forever.
+_LINK = re.compile(
+    r"(?<![a-z0-9+.-])[0-9+.-]*(?:(?:https?|wss?|ftp):[/\\]*|(?P<scheme>[a-z][a-z0-9+.-]*):[/\\]{2,})"
+    r"(?P<rest>[^\s\"'<>]*)",
+    re.IGNORECASE,
+)
 _WITHOUT_SCHEME = re.compile(
     r"(?<![\w:/\\])[/\\]{2,}(?:[?.][/\\]+(?:unc[/\\]+)?)?(?P<rest>[^\s\"'<>/\\][^\s\"'<>]*)", re.IGNORECASE
 )
-_BARE = re.compile(r"(\[[0-9a-f:.%]+\]|[\w.-]+|[0-9a-f:]+:[0-9a-f:.]+)(:\d+)?(/\S*)?", re.IGNORECASE)
+_BARE = re.compile(r"(\[[0-9a-f:.%]+\]|[\w.-]+|[0-9a-f]*:[0-9a-f:.]+)(:\d+)?(/\S*)?", re.IGNORECASE)
 _LOCAL_SUFFIXES = (".localhost", ".local", ".internal", ".lan", ".home", ".home.arpa", ".intranet", ".corp")
 # Public names that lead back here: all of these, and those that have the address in them.
 _NAMES_FOR_HERE = (".localtest.me", ".lvh.me")
@@ -37,9 +42,8 @@ def local_addresses(text: str) -> list[str]:
 
 def _hosts(text: str) -> Iterator[tuple[str, str]]:
     for link in _LINK.finditer(text):
-        scheme, slashes = link["scheme"].lower(), link["slashes"]
-        if len(slashes) >= 2 or scheme in ("http", "https", "ws", "wss", "ftp"):
-            yield link.group(), "" if scheme == "file" else _host(link["rest"])
+        is_file = (link["scheme"] or "").lower() == "file"
+        yield link.group(), "" if is_file else _host(link["rest"])
 
 
 def _host(rest: str) -> str:

@@ -13,9 +13,9 @@ from journal.values import JsonObject
 
 from .grants import granted
 from .origins import sources_of
-from .policy import Verdict
+from .policy import LEAST_LEVEL, Verdict
 from .prompt_text import call_question, is_shown, quoted
-from .stages import Case, Gate
+from .stages import Case, Gate, repetition_raises
 from .targets import argument_of, targets
 
 TOO_LONG = "its arguments are too long to be shown by a host"
@@ -85,7 +85,7 @@ async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict
     A decision is read from its record and never made again: a no holds even where nothing would be asked now. Raises
     ApprovalGone where it has to be read anew.
     """
-    action = await journal.action(approval_key(case.call.key))
+    action = _not_used(case, await journal.action(approval_key(case.call.key)))
     if action is None and verdict.verb == "allow":
         return Approved()
     new = new_question(gate, case, verdict)
@@ -112,6 +112,20 @@ async def approval(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict
     return Waiting(action.id, action.expires_at)
 
 
+async def repetition_allowed(gate: Gate, journal: RunJournal, case: Case) -> Answer:
+    """For a call that was let out before, and goes on: a question only where an equal effect was had meanwhile.
+
+    A yes that was given in knowledge of that stands. Raises ApprovalGone as `approval` does.
+    """
+    verdict = await repetition_raises(journal, case, Verdict("allow", LEAST_LEVEL[case.tool.class_], ()))
+    if verdict.verb == "allow":
+        return Approved()
+    action = await journal.action(approval_key(case.call.key))
+    if action is not None and action.state == "consumed" and set(verdict.reasons) <= set(action.reasons):
+        return Approved()
+    return await approval(gate, journal, case, verdict)
+
+
 async def drop_question(journal: RunJournal, call_key: str) -> None:
     """End a question, or an answer not yet used, about a call that will not be made."""
     action = await journal.action(approval_key(call_key))
@@ -134,6 +148,12 @@ async def _no(gate: Gate, journal: RunJournal, case: Case, action: Action) -> Re
     if waited or action.state == "expired":
         return Lapsed(f"no decision in {gate.approvals.pending_hours:g} h")
     return None
+
+
+def _not_used(case: Case, action: Action | None) -> Action | None:
+    """The action, unless it is a yes by which a call that has no intent to use it up was sent already."""
+    used = action is not None and action.handled and action.state == "decided" and action.choice == "approve"
+    return None if used and not case.has_effect else action
 
 
 def _covers(journal: RunJournal, action: Action, new: NewAction) -> bool:

@@ -1,49 +1,30 @@
 """Arguments against the JSON Schema that a server gave for its tool."""
 
-import json
-import re
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import islice
 
 from journal.values import JsonObject
 
 from .prompt_text import escaped
-from .schema_visits import TooComplicated, bounded_validator, bounded_visits
-
-if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
+from .schema_visits import Unusable, bounded_validator, usable
 
 _MOST_ERRORS = 20
 _LONGEST_ERROR = 200
 
 
 def argument_errors(schema: JsonObject, arguments: JsonObject) -> list[str]:
-    """All that is wrong, as `/pointer: what`; empty if they fit. A schema that cannot be read is an error too.
+    """What is wrong, as `/pointer: what`, at most twenty; empty if they fit. An unusable schema is an error too.
 
     Nothing is fetched: a reference to another document cannot be read. One that would take too long is not read either.
     """
-    from jsonschema import SchemaError
-    from referencing.exceptions import Unresolvable
-
     try:
-        with bounded_visits(arguments):
-            found = sorted(validator_of(schema).iter_errors(arguments), key=lambda error: error.json_path)
-    except (SchemaError, Unresolvable, RecursionError, re.error, TooComplicated) as error:
+        with usable(arguments):
+            found = list(islice(bounded_validator(schema).iter_errors(arguments), _MOST_ERRORS))
+    except Unusable as error:
         return [
             f"the server's schema for this tool cannot be used ({_short(str(error))}); tell whoever runs the server"
         ]
-    return [f"/{'/'.join(map(str, error.absolute_path))}: {_short(error.message)}" for error in found[:_MOST_ERRORS]]
-
-
-def validator_of(schema: JsonObject) -> "Validator":
-    """The validator of the dialect that the schema names. Raises SchemaError where it is none."""
-    return _validator(json.dumps(schema))
-
-
-@lru_cache(maxsize=256)
-def _validator(schema: str) -> "Validator":
-    """Kept from call to call: checking a schema takes far longer than checking arguments against it."""
-    return bounded_validator(json.loads(schema))
+    found.sort(key=lambda error: error.json_path)
+    return [f"/{'/'.join(map(str, error.absolute_path))}: {_short(error.message)}" for error in found]
 
 
 def _short(text: str) -> str:

@@ -21,9 +21,9 @@ from downstream.nesting import too_deep
 from journal.canonical import NotCanonical, digest
 from journal.values import Json, JsonObject, Label
 
-from .argument_check import argument_errors, validator_of
+from .argument_check import argument_errors
 from .prompt_text import escaped
-from .schema_visits import TooComplicated, bounded_visits
+from .schema_visits import Unusable, bounded_validator, usable
 
 _MOST_STEPS = 500
 _DEEPEST = 64
@@ -56,21 +56,19 @@ def read_arguments(schema: JsonObject, arguments: Arguments) -> Reading:
 
 def _read(schema: JsonObject, data: JsonObject) -> JsonObject | None:
     """The arguments read by the schema; None where that leads nowhere."""
-    from jsonschema import SchemaError
-    from referencing.exceptions import Unresolvable
-
     try:
-        with bounded_visits(data):
+        with usable(data):
             read: JsonObject = _Reader(schema).at(data, schema)
         digest(read)
-    except (_TooMany, TooComplicated, SchemaError, Unresolvable, RecursionError, re.error, NotCanonical):
+    except (_TooMany, Unusable, NotCanonical):
         return None
     return read
 
 
 def _renamed(schema: JsonObject, arguments: Arguments) -> tuple[Arguments, list[str]]:
     """Arguments under their own names, where models were shown others."""
-    known: Json = schema.get("properties") or {}
+    properties: Json = schema.get("properties")
+    known = properties if is_object(properties) else {}
     unknown = [name for name in arguments.data if name not in known]
     shown = original_names(schema) if unknown else {}
     names = {name: shown[name] for name in unknown if name in shown and shown[name] not in arguments.data}
@@ -90,7 +88,7 @@ def _moved(pointer: str, names: Mapping[str, str]) -> str:
 class _Reader:
     def __init__(self, document: JsonObject) -> None:
         self._document = document
-        self._validator: Any = validator_of(document)
+        self._validator: Any = bounded_validator(document)
         self._steps = 0
 
     def at(self, value: Json, schema: Json, depth: int = 0, *, wraps: tuple[bool, ...] = (False, True)) -> Json:

@@ -1,5 +1,6 @@
 """Tool calls as the journal keeps them: their ends, intents and events."""
 
+from dataclasses import replace
 from difflib import get_close_matches
 
 from downstream.door import Called, Refused, ToolCall
@@ -85,6 +86,11 @@ def failed_call(call_id: str, tool: Tool, text: str) -> Called:
     """A call that gave no result, for a reason that the text names; nothing has changed by it."""
     value = Value(None, label_of_results(tool))
     return Called(call_id, tool.full_name, ok=False, value=value, text=text, empty=True)
+
+
+def lapsed_call(call_id: str, tool: Tool, text: str) -> Called:
+    """A call that gave no result since a person did not answer in time, or would not."""
+    return replace(failed_call(call_id, tool, text), lapsed=True)
 
 
 def no_such_tool(call: ToolCall, gate: Gate) -> Refused:

@@ -1,8 +1,8 @@
 """Tool calls: memo, gate, intent, sending, result. The one implementation of `door.CallTool`."""
 
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from typing import TypeVar, assert_never
+from contextlib import suppress
+from dataclasses import replace
+from typing import assert_never
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -16,16 +16,15 @@ from downstream.tools import Tool
 from journal.actions import Action
 from journal.canonical import NotCanonical
 from journal.errors import BudgetReached
-from journal.events import NewEvent
 from journal.grants import Leave
 from journal.intents import Intent, IntentState, NewIntent
 from journal.ledger import Amount, Reservation
 from journal.run_journal import ApprovalGone, Meaning, RunJournal
 from journal.values import WORST, Value
 
-from .approvals import Approved, Lapsed, approval, approval_key, drop_question
+from .approvals import Approved, Lapsed, approval, drop_question, repetition_allowed
 from .asked_back import Asked, Unanswered, collected, drop_open, last_asked, not_begun, note_asked, too_often
-from .cache import ReadCache, Slot
+from .cache import Slot
 from .call_record import (
     bounded,
     call_ended,
@@ -34,56 +33,18 @@ from .call_record import (
     end_to_json,
     failed_call,
     label_of_result,
+    lapsed_call,
     new_intent,
     no_such_tool,
     plain_name,
 )
+from .call_state import Begun, Drive, Pending, changed_by_a_person, closed_as, edited_in, kept_as, reserved_again
 from .login import ask_login, login_first
-from .policy import Verdict
-from .prompt_text import argument_lines
 from .proof import proof_of
 from .recovery import Closed, SendAgain, not_sent_again, what_next
 from .sending import Send, deadline, outgoing
 from .stages import Case, Gate, case_of, definition_is_unchanged, judge, repeats_safely
 from .trust import tell_news, trust_first
-
-
-@dataclass
-class _Drive:
-    """What the calls of one drive share. `turns` lets one of several equal effects at a time pass from the gate to its
-    intent, so that of two made at once the second sees the first."""
-
-    cache: ReadCache = field(default_factory=ReadCache)
-    turns: dict[tuple[str, str], anyio.Lock] = field(default_factory=dict[tuple[str, str], anyio.Lock])
-    told: set[str] = field(default_factory=set[str])
-
-    def turn_of(self, case: Case) -> AbstractAsyncContextManager[None]:
-        if not case.has_effect:
-            return nullcontext()
-        return self.turns.setdefault((case.tool.full_name, case.hash), anyio.Lock())
-
-
-@dataclass(frozen=True)
-class _Pending:
-    journal: RunJournal
-    call: ToolCall
-    meaning: Meaning
-    drive: _Drive
-
-
-_Kept = TypeVar("_Kept", Called, Refused)
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """A call that is written down and may be sent."""
-
-    case: Case
-    id: str
-    slot: Slot
-    verdict: Verdict
-    repeated: bool = False
-    resumed: Resumed = NOT_RESUMED
 
 
 class ToolDoor:
@@ -92,7 +53,7 @@ class ToolDoor:
     def __init__(self, gate: Gate, send: Send) -> None:
         self._gate = gate
         self._send_out = send
-        self._drives: WeakKeyDictionary[RunJournal, _Drive] = WeakKeyDictionary()
+        self._drives: WeakKeyDictionary[RunJournal, Drive] = WeakKeyDictionary()
 
     async def __call__(self, journal: RunJournal, call: ToolCall) -> ToolEnd:
         """See `door.CallTool`."""
@@ -103,14 +64,14 @@ class ToolDoor:
             return Refused(call.tool, f"the arguments of {call.tool} are {error}", by="gate", correctable=True)
         if (found := await journal.recall(call.key, meaning)) is not None:
             return end_from_json(found.value)
-        pending = _Pending(journal, call, meaning, self._drives.setdefault(journal, _Drive()))
+        pending = Pending(journal, call, meaning, self._drives.setdefault(journal, Drive()))
         key = bounded(call.key, journal.limits)
         end = await within_budget(journal, key, meaning, lambda: self._carry_out(pending), step=call.step)
         if isinstance(end, Waiting):
             pending.drive.cache.clear()
         return end
 
-    async def _carry_out(self, pending: _Pending) -> ToolEnd:
+    async def _carry_out(self, pending: Pending) -> ToolEnd:
         journal, call = pending.journal, pending.call
         await drop_open(journal, call.key)
         if (asked := await last_asked(journal, call.key)) is not None:
@@ -120,55 +81,55 @@ class ToolDoor:
             return await self._resume(pending, intent)
         if not isinstance(tool := await self._tool(pending, call.tool), Tool):
             return tool
-        if (edited := await _edited(pending)) is not None:
+        if (edited := await edited_in(pending)) is not None:
             call = replace(call, arguments=Arguments(edited.arguments, WORST))
         case = case_of(self._gate, journal.run, call, tool, edited)
         async with pending.drive.turn_of(case):
             begun = await self._pass(pending, case)
-        return await self._send(pending, begun) if isinstance(begun, _Begun) else begun
+        return await self._send(pending, begun) if isinstance(begun, Begun) else begun
 
-    async def _tool(self, pending: _Pending, name: str) -> Tool | ToolEnd:
+    async def _tool(self, pending: Pending, name: str) -> Tool | ToolEnd:
         """The tool of a name, unless a person has to accept it first, or would not."""
-        await self._gate.tools()
+        await self._gate.tools(name)
         full = plain_name(name)
         held = await trust_first(self._gate, pending.journal, pending.call, tool=full)
         if held is not None:
-            return held if isinstance(held, Waiting) else await _keep(pending, held)
+            return held if isinstance(held, Waiting) else await kept_as(pending, held)
         if (tool := self._gate.find(name)) is None:
             refused = definition_is_unchanged(self._gate, full) or no_such_tool(pending.call, self._gate)
-            return await _keep(pending, refused)
+            return await kept_as(pending, refused)
         return tool
 
-    async def _pass(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
+    async def _pass(self, pending: Pending, case: Case) -> Begun | ToolEnd:
         while True:
             # A decision that came while it was looked at is read anew.
             with suppress(ApprovalGone):
                 return await self._pass_once(pending, case)
 
-    async def _pass_once(self, pending: _Pending, case: Case) -> _Begun | ToolEnd:
+    async def _pass_once(self, pending: Pending, case: Case) -> Begun | ToolEnd:
         verdict = await judge(self._gate, pending.journal, case)
         if isinstance(verdict, Refused):
             await drop_question(pending.journal, case.call.key)
-            return await _keep(pending, verdict)
+            return await kept_as(pending, verdict)
         login = await login_first(self._gate, pending.journal, case)
         answer = login or await approval(self._gate, pending.journal, case, verdict)
         match answer:
             case Waiting():
                 return answer
             case Refused():
-                return await _keep(pending, answer)
+                return await kept_as(pending, answer)
             case Lapsed(text):
-                return await _keep(pending, failed_call(pending.journal.world.new_id("c"), case.tool, text))
+                return await kept_as(pending, lapsed_call(pending.journal.world.new_id("c"), case.tool, text))
             case Approved(leave):
                 slot = pending.drive.cache.slot(case.tool, case.hash)
                 if leave is None and (hit := await self._hit(pending, case, slot)) is not None:
                     return hit
-                begun = _Begun(case, pending.journal.world.new_id("c"), slot, verdict)
+                begun = Begun(case, pending.journal.world.new_id("c"), slot, verdict)
                 return await self._begin(pending, begun, leave)
             case _:
                 assert_never(answer)
 
-    async def _begin(self, pending: _Pending, begun: _Begun, leave: Leave | None) -> _Begun:
+    async def _begin(self, pending: Pending, begun: Begun, leave: Leave | None) -> Begun:
         journal, case = pending.journal, begun.case
         if case.has_effect:
             await self._gate.open(case.run.id, case.tool.server)
@@ -179,8 +140,6 @@ class ToolDoor:
         if case.has_effect:
             proof = proof_of(self._gate, case, begun.verdict, leave)
             intent = new_intent(case, begun.id, leave, proof=proof, deadline=until)
-        if isinstance(leave, Action) and intent is None:
-            await journal.settle_action(leave)
         journal.world.reach("send.begin")
         try:
             await journal.begin_call(reservation, event=event, intent=intent)
@@ -189,11 +148,13 @@ class ToolDoor:
             if isinstance(leave, Action):
                 await journal.settle_action(leave)
             raise
+        if isinstance(leave, Action) and intent is None:
+            await journal.settle_action(leave)
         if case.tool.class_ != "read":
             pending.drive.cache.end(case.tool.server)
         return begun
 
-    async def _send(self, pending: _Pending, begun: _Begun) -> ToolEnd:
+    async def _send(self, pending: Pending, begun: Begun) -> ToolEnd:
         journal = pending.journal
         try:
             return await self._sent(pending, begun)
@@ -203,28 +164,60 @@ class ToolDoor:
         failed = CallFailed(too_often(begun.case.tool.server), may_have_run=False)
         return await self._lost(pending, begun, failed, began=journal.world.monotonic())
 
-    async def _go_on(self, pending: _Pending, asked: Asked) -> ToolEnd:
+    async def _go_on(self, pending: Pending, asked: Asked) -> ToolEnd:
         """A call that its server has not begun, since it asked a person first."""
         journal = pending.journal
         await not_begun(journal, pending.call.key)
         if not isinstance(tool := await self._tool(pending, asked.tool), Tool):
             return tool
         call = replace(pending.call, tool=asked.tool, arguments=Arguments(asked.arguments, WORST))
-        case = Case(journal.run, call, tool, asked.hash, await _edited(pending))
+        case = Case(journal.run, call, tool, asked.hash, await edited_in(pending))
         match await collected(self._gate, journal, case, asked):
             case Waiting() as waiting:
                 return waiting
             case Unanswered(text):
-                called = failed_call(asked.call, tool, text)
-                return await _keep(pending, called, call_ended(called, call.step, ms=0))
+                called = lapsed_call(asked.call, tool, text)
+                return await kept_as(pending, called, call_ended(called, call.step, ms=0))
             case resumed:
-                if isinstance(verdict := await judge(self._gate, journal, case), Refused):
-                    return await _keep(pending, verdict)
-                slot = pending.drive.cache.slot(tool, case.hash)
-                begun = _Begun(case, asked.call, slot, verdict, resumed=resumed)
-                return await self._send(pending, await self._begin(pending, begun, None))
+                answer = await self._pass_again(pending, case, call=asked.call, resumed=resumed)
+        match answer:
+            case Begun():
+                return await self._send(pending, answer)
+            case Waiting():
+                return answer
+            case Refused():
+                return await kept_as(pending, answer)
+            case Lapsed(text):
+                called = lapsed_call(asked.call, tool, text)
+                return await kept_as(pending, called, call_ended(called, call.step, ms=0))
+            case _:
+                assert_never(answer)
 
-    async def _sent(self, pending: _Pending, begun: _Begun) -> ToolEnd:
+    async def _pass_again(
+        self,
+        pending: Pending,
+        case: Case,
+        *,
+        call: str,
+        action: Action | None = None,
+        resumed: Resumed = NOT_RESUMED,
+    ) -> Begun | Waiting | Refused | Lapsed:
+        """The gate for a call that was let out once. No yes is needed anew, unless an equal effect was had meanwhile;
+        `action`, a person's `retry`, is one for that too."""
+        async with pending.drive.turn_of(case):
+            verdict = await judge(self._gate, pending.journal, case)
+            leave: Leave | None = action
+            if isinstance(verdict, Refused):
+                return verdict
+            if leave is None:
+                answer = await repetition_allowed(self._gate, pending.journal, case)
+                if not isinstance(answer, Approved):
+                    return answer
+                leave = answer.leave
+            slot = pending.drive.cache.slot(case.tool, case.hash)
+            return await self._begin(pending, Begun(case, call, slot, verdict, resumed=resumed), leave)
+
+    async def _sent(self, pending: Pending, begun: Begun) -> ToolEnd:
         case, safe = begun.case, repeats_safely(self._gate, begun.case.tool)
         began = pending.journal.world.monotonic()
         out = outgoing(self._gate, pending.journal, case, begun.resumed)
@@ -232,26 +225,30 @@ class ToolDoor:
             raw = await self._send_out(out)
         except CallFailed as failed:
             # One that took all its time is not waited for again at once.
-            if not failed.may_have_run or failed.late or not safe or not await _reserved_again(pending):
+            if not failed.may_have_run or failed.late or not safe or not await reserved_again(pending):
                 return await self._lost(pending, begun, failed, began=began)
             begun = replace(begun, repeated=True)
             try:
                 raw = await self._send_out(out)
             except CallFailed as again:
                 return await self._lost(pending, begun, again, began=began)
-        await tell_news(self._gate, pending.journal, case.tool.server, told=pending.drive.told)
         result = normalise(raw)
-        called = await self._called(pending, begun, result)
-        return await self._end(pending, begun, called, began=began, did_run=result.did_run)
+        # What an effect answered is written down, whoever cancels the run meanwhile.
+        ended: list[Called] = []
+        with anyio.CancelScope(shield=case.has_effect):
+            called = await self._called(pending, begun, result)
+            ended.append(await self._end(pending, begun, called, began=began, did_run=result.did_run))
+        await tell_news(self._gate, pending.journal, case.tool.server, told=pending.drive.told)
+        return ended[0]
 
-    async def _called(self, pending: _Pending, begun: _Begun, result: Normalised) -> Called:
+    async def _called(self, pending: Pending, begun: Begun, result: Normalised) -> Called:
         journal, case, outlet = pending.journal, begun.case, pending.journal.outlet
         label = label_of_result(case)
         result = replace(result, text=outlet.text(result.text), value_data=outlet.foreign(result.value_data))
         kept = await keep(journal, result, step=case.call.step, call=begun.id, label=label)
         # Then what a read was made for is gone; an effect stays one, whatever became of its receipt.
         lost = result.value_data == "" and bool(result.blobs) and not kept.artifacts
-        changed = f"{outlet.text(_changed_by_a_person(case))}\n" if case.edited else ""
+        changed = f"{outlet.text(changed_by_a_person(case))}\n" if case.edited else ""
         return Called(
             call=begun.id,
             tool=case.tool.full_name,
@@ -259,26 +256,28 @@ class ToolDoor:
             value=Value(kept.value_data, label),
             text=changed + kept.text,
             empty=result.empty,
-            effect=case.has_effect and not repeats_safely(self._gate, case.tool),
+            effect=case.has_effect and not case.tool.idempotent,
             artifacts=kept.artifacts,
             repeated=begun.repeated,
             session=result.session,
             links=tuple(map(outlet.text, result.links)),
+            changed=case.has_effect and case.tool.idempotent,
         )
 
-    async def _lost(self, pending: _Pending, begun: _Begun, failed: CallFailed, *, began: float) -> ToolEnd:
+    async def _lost(self, pending: Pending, begun: Begun, failed: CallFailed, *, began: float) -> ToolEnd:
         journal, tool = pending.journal, begun.case.tool
         is_held = isinstance(failed, NotAccepted) and self._gate.held(tool.full_name) is not None
         if isinstance(failed, NeedsLogin) or is_held:
             return await self._put_off(pending, begun, failed)
-        if not failed.may_have_run or repeats_safely(self._gate, tool):
+        if not failed.may_have_run or not begun.case.has_effect or tool.idempotent:
             called = failed_call(begun.id, tool, journal.outlet.text(failed.text))
-            called = replace(called, repeated=begun.repeated)
+            changed = failed.may_have_run and begun.case.has_effect
+            called = replace(called, repeated=begun.repeated, changed=changed)
             return await self._end(pending, begun, called, began=began)
         await journal.lose_call(pending.call.key)
         return await self._carry_out(pending)
 
-    async def _put_off(self, pending: _Pending, begun: _Begun, why: CallFailed) -> ToolEnd:
+    async def _put_off(self, pending: Pending, begun: Begun, why: CallFailed) -> ToolEnd:
         """A call that did not run, and may once somebody has logged in at its server or accepted its tool."""
         journal, case = pending.journal, begun.case
         failed = failed_call(begun.id, case.tool, why.text)
@@ -290,10 +289,12 @@ class ToolDoor:
         if isinstance(why, NotAccepted):
             return await self._carry_out(pending)
         answer = await ask_login(self._gate, journal, case)
-        return answer if isinstance(answer, Waiting) else await _keep(pending, replace(failed, text=answer.text))
+        if isinstance(answer, Waiting):
+            return answer
+        return await kept_as(pending, lapsed_call(begun.id, case.tool, answer.text))
 
     async def _end(
-        self, pending: _Pending, begun: _Begun, called: Called, *, began: float, did_run: bool = False
+        self, pending: Pending, begun: Begun, called: Called, *, began: float, did_run: bool = False
     ) -> Called:
         journal, case = pending.journal, begun.case
         ms = round(1000 * (journal.world.monotonic() - began))
@@ -311,70 +312,44 @@ class ToolDoor:
             pending.drive.cache.put(begun.slot, called, now=journal.world.monotonic())
         return called
 
-    async def _hit(self, pending: _Pending, case: Case, slot: Slot) -> Called | None:
+    async def _hit(self, pending: Pending, case: Case, slot: Slot) -> Called | None:
         if case.tool.class_ != "read" or not case.tool.cache or pending.call.fresh:
             return None
         world = pending.journal.world
         if (kept := pending.drive.cache.get(slot, now=world.monotonic())) is None:
             return None
-        called = replace(kept, call=world.new_id("c"), session=None)
+        # What this call was made from may be more private than what the first one was.
+        value = replace(kept.value, label=kept.value.label | label_of_result(case))
+        called = replace(kept, call=world.new_id("c"), value=value, session=None)
         ended = call_ended(called, pending.call.step, ms=0, cached=True)
-        return await _keep(pending, called, call_started(case, called.call), ended)
+        return await kept_as(pending, called, call_started(case, called.call), ended)
 
-    async def _resume(self, pending: _Pending, intent: Intent) -> ToolEnd:
+    async def _resume(self, pending: Pending, intent: Intent) -> ToolEnd:
         """A call that was begun: nobody knows whether it ran."""
         after = await what_next(self._gate, pending.journal, call=pending.call, intent=intent, read=self)
         match after:
             case Waiting():
                 return after
             case Closed():
-                return await _close(pending, after)
+                return await closed_as(pending, after)
             case SendAgain(tool, action):
                 return await self._send_again(pending, intent, tool, action)
             case _:
                 assert_never(after)
 
-    async def _send_again(self, pending: _Pending, intent: Intent, tool: Tool, action: Action | None) -> ToolEnd:
+    async def _send_again(self, pending: Pending, intent: Intent, tool: Tool, action: Action | None) -> ToolEnd:
         call = replace(pending.call, tool=intent.tool, arguments=Arguments(intent.arguments, WORST))
-        case = Case(pending.journal.run, call, tool, intent.arguments_hash, await _edited(pending))
-        verdict = await judge(self._gate, pending.journal, case)
-        if isinstance(verdict, Refused):
-            closed = await not_sent_again(pending.journal, intent, action, why=verdict.reason)
-            return await _close(pending, closed)
-        begun = _Begun(case, intent.call, pending.drive.cache.slot(tool, case.hash), verdict)
+        case = Case(pending.journal.run, call, tool, intent.arguments_hash, await edited_in(pending))
         try:
-            return await self._send(pending, await self._begin(pending, begun, action))
+            answer = await self._pass_again(pending, case, call=intent.call, action=action)
         except ApprovalGone:
             return await self._carry_out(pending)
-
-
-async def _reserved_again(pending: _Pending) -> bool:
-    """Whether the budget lets the call be sent a second time. Raises Fenced where another process drives the run."""
-    reservation = Reservation(pending.call.key, Amount(tool_calls=2), step=pending.call.step)
-    try:
-        await pending.journal.begin_call(reservation)
-    except BudgetReached:
-        return False
-    return True
-
-
-def _changed_by_a_person(case: Case) -> str:
-    sent = "\n".join(argument_lines(case.call.arguments.data))
-    return f"A person changed the arguments of this call; do not send it again. It was sent with:\n{sent}\n"
-
-
-async def _edited(pending: _Pending) -> Action | None:
-    action = await pending.journal.action(approval_key(pending.call.key))
-    return action if action is not None and action.edit_of is not None else None
-
-
-async def _keep(pending: _Pending, end: _Kept, *events: NewEvent) -> _Kept:
-    await pending.journal.record(pending.call.key, pending.meaning, end_to_json(end), events=events)
-    return end
-
-
-async def _close(pending: _Pending, closed: Closed) -> Called:
-    called, event = closed.called, call_ended(closed.called, pending.call.step, ms=0)
-    value = end_to_json(called)
-    await pending.journal.end_call(pending.call.key, pending.meaning, value, intent=closed.state, events=[event])
-    return called
+        match answer:
+            case Begun():
+                return await self._send(pending, answer)
+            case Waiting():
+                return answer
+            case Refused(reason=why) | Lapsed(why):
+                return await closed_as(pending, await not_sent_again(pending.journal, intent, action, why=why))
+            case _:
+                assert_never(answer)

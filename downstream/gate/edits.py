@@ -21,7 +21,7 @@ async def edited_action(gate: Gate, run: Run, action: Action, arguments: JsonObj
 
     It asks for no less than `action` did, and counts where the words come from as not known. Raises EditRefused.
     """
-    tools = await gate.tools()
+    tools = await gate.tools(action.tool or "")
     tool = gate.find(action.tool or "")
     if action.kind != "call" or action.state != "waiting" or tool is None:
         raise EditRefused(f"action {action.id} ({action.kind}) has no arguments to edit; decide it, or cancel the run")

@@ -1,7 +1,7 @@
 """The fields of a form that a server asks for: read from its schema, shown in our words, and checked when filled in."""
 
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,7 +21,8 @@ _MOST_OPTIONS = 200
 _LONGEST_NAME = 64
 _LONGEST_OPTION = 200
 _LONGEST_TEXT = 20_000
-_KINDS: Mapping[Json, Kind] = {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean"}
+_LARGEST_NUMBER = sys.float_info.max
+_KINDS: Mapping[str, Kind] = {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean"}
 _SECRET = re.compile(
     r"pass(word|phrase|code)|secret|token|credential|(api|private)[ _-]?key|card[ _-]?number|\b(pin|cvv|cvc|otp)\b",
     re.IGNORECASE,
@@ -102,9 +103,9 @@ class Field:
                 fits = isinstance(value, str) and self._within(len(value)) and len(value) <= _LONGEST_TEXT
                 return fits and (self.format not in _FORMATS or _FORMATS[self.format][1](value))
             case _:
-                is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-                whole = self.kind == "number" or (is_number and float(value).is_integer())
-                return is_number and whole and self._within(value)
+                if not _is_number(value):
+                    return False
+                return (self.kind == "number" or float(value).is_integer()) and self._within(value)
 
     def _within(self, amount: float) -> bool:
         return (self.low is None or self.low <= amount) and (self.high is None or amount <= self.high)
@@ -150,7 +151,7 @@ def fitted(fields: list[Field], content: Json) -> JsonObject:
 
 
 def _plain(shape: Json, schema: JsonObject) -> JsonObject:
-    """The shape with what some SDKs wrap it in taken off: a reference to a definition, or `or null`."""
+    """The shape with what some SDKs wrap it in taken off: a reference to a definition, or `or null` in either way."""
     whole: JsonObject = shape if is_object(shape) else {}
     arms = whole.get("anyOf")
     if is_array(arms):
@@ -158,8 +159,11 @@ def _plain(shape: Json, schema: JsonObject) -> JsonObject:
         whole = {**whole, **some[0]} if len(some) == 1 and is_object(some[0]) else whole
     reference = whole.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found: Json = schema.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+        shapes: Json = schema.get("$defs")
+        found: Json = shapes.get(reference.removeprefix("#/$defs/")) if is_object(shapes) else None
         whole = {**found, **whole} if is_object(found) else whole
+    if is_array(types := whole.get("type")) and len(plain := [type_ for type_ in types if type_ != "null"]) == 1:
+        whole = {**whole, "type": plain[0]}
     return whole
 
 
@@ -177,9 +181,9 @@ def _field(name: str, shape: JsonObject, *, required: bool) -> Field:
         required=required,
         options=options,
         titles=titles,
-        low=low if _is_bound(low) else None,
-        high=high if _is_bound(high) else None,
-        format=said if kind == "text" and said in _FORMATS else None,
+        low=low if _is_number(low) else None,
+        high=high if _is_number(high) else None,
+        format=said if kind == "text" and isinstance(said, str) and said in _FORMATS else None,
     )
 
 
@@ -191,7 +195,7 @@ def _kind(name: str, shape: JsonObject) -> tuple[Kind, tuple[str, ...], tuple[st
             return "choices", *found
     elif type_ in ("string", None) and (found := _options(name, shape)) is not None:
         return "choice", *found
-    elif type_ in _KINDS:
+    elif isinstance(type_, str) and type_ in _KINDS:
         return _KINDS[type_], (), ()
     raise BadForm(f"field {quoted(name)} is none of text, number, true or false, and choices")
 
@@ -216,8 +220,9 @@ def _text(data: Json) -> str:
     return data if isinstance(data, str) else ""
 
 
-def _is_bound(data: Json) -> bool:
-    return isinstance(data, int | float) and not isinstance(data, bool) and math.isfinite(data)
+def _is_number(data: Json) -> bool:
+    """Neither without end nor, being an integer, so large that it could not be compared or shown."""
+    return isinstance(data, int | float) and not isinstance(data, bool) and abs(data) <= _LARGEST_NUMBER
 
 
 def _is_read_by(read: Callable[[str], object]) -> Callable[[str], bool]:

@@ -64,6 +64,7 @@ async def reconcile(gate: Gate, journal: RunJournal, lost: Lost, *, read: CallTo
 
 
 async def _look(gate: Gate, journal: RunJournal, lost: Lost, *, rule: Reconcile, read: CallTool) -> Verdict:
+    await gate.tools(rule.tool)
     tool = gate.find(rule.tool)
     if tool is None:
         return Verdict(None, f"{rule.tool} should tell whether it ran, but no server has it now")
@@ -133,7 +134,7 @@ def _data(data: Json) -> Json:
     """The result as data also where a server gave it as text only."""
     try:
         read = json.loads(data) if isinstance(data, str) else data
-    except ValueError:
+    except (ValueError, RecursionError):
         return data
     return read if is_object(read) or is_array(read) else data
 

@@ -41,7 +41,7 @@ async def what_next(gate: Gate, journal: RunJournal, *, call: ToolCall, intent: 
     Nothing of that but the first counts while another process may still send the call, except that it was done or is
     given up.
     """
-    await gate.tools()
+    await gate.tools(intent.tool)
     tool = gate.find(intent.tool)
     if tool is not None and _does_no_harm(gate, tool, intent):
         return SendAgain(tool)
@@ -71,8 +71,9 @@ async def not_sent_again(journal: RunJournal, intent: Intent, action: Action | N
 
 def _does_no_harm(gate: Gate, tool: Tool, intent: Intent) -> bool:
     key = gate.options(tool).idempotency_key
-    # One that was sent before the settings named the argument carries no key.
-    keyed = key is not None and intent.arguments.get(key) is not None
+    # One that was sent before the settings named the argument carries no key. One that nobody heard of although its
+    # process lived was sent again then, or took all its time.
+    keyed = key is not None and intent.arguments.get(key) is not None and intent.state == "begun"
     return tool.class_ not in HAS_EFFECT or tool.idempotent or keyed
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from downstream.door import Refused, ToolCall
+from downstream.json_shape import is_object
 from downstream.policy_settings import PolicySettings
 from downstream.servers.pins import Accepting
 from downstream.settings import ApprovalSettings, ServerSettings, ToolOptions
@@ -19,6 +20,7 @@ from journal.errors import BudgetReached
 from journal.outlet import Outlet
 from journal.run_journal import RunJournal
 from journal.runs import Run
+from journal.values import Json
 
 from .argument_check import argument_errors
 from .argument_reading import read_arguments
@@ -50,10 +52,11 @@ async def _opened_by_the_call(run: str, server: str) -> None:
 class Gate:
     """What the gate knows besides the call: tools and their pins, and what the user's settings say.
 
-    `tools` gives all usable ones, learning them first where need be; after that, `find` knows them.
+    `tools` gives all that are usable, for a call of the tool of a name, whose server it learns first where need be;
+    after that, `find` knows that one's.
     """
 
-    tools: Callable[[], Awaitable[Sequence[Tool]]]
+    tools: Callable[[str], Awaitable[Sequence[Tool]]]
     find: FindTool
     held: WhyHeld
     policy: PolicySettings
@@ -115,8 +118,8 @@ async def judge(gate: Gate, journal: RunJournal, case: Case) -> Verdict | Refuse
     refused = arguments_fit(gate, case) or definition_is_unchanged(gate, case.tool.full_name) or tool_is_listed(case)
     if refused is not None:
         return refused
-    verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools())
-    raised = secrets_in(gate, case, await repetition_raises(gate, journal, case, verdict))
+    verdict = taint_raises(gate, case, policy_says(gate, case), await gate.tools(case.tool.full_name))
+    raised = secrets_in(gate, case, await repetition_raises(journal, case, verdict))
     if isinstance(raised, Refused):
         return raised
     return await _allowed(journal, case, raised)
@@ -138,7 +141,8 @@ def arguments_fit(gate: Gate, case: Case) -> Refused | None:
         return Refused(name, f"{name}: its arguments are above {most}; send less", by="gate", correctable=True)
     if not (errors := argument_errors(case.tool.input_schema, arguments)):
         return None
-    takes = ", ".join(case.tool.open_schema.get("properties", {})) or "no arguments"
+    properties: Json = case.tool.open_schema.get("properties")
+    takes = ", ".join(properties if is_object(properties) else ()) or "no arguments"
     said = gate.outlet.text("; ".join(errors))
     return Refused(name, f"the arguments do not fit {name}: {said}. It takes: {takes}", by="gate", correctable=True)
 
@@ -190,17 +194,17 @@ def private_servers(servers: Iterable[ServerSettings]) -> frozenset[str]:
     return frozenset(server.name for server in servers if server.options.private)
 
 
-async def repetition_raises(gate: Gate, journal: RunJournal, case: Case, verdict: Verdict) -> Verdict:
+async def repetition_raises(journal: RunJournal, case: Case, verdict: Verdict) -> Verdict:
     """Still stage 6: an effect that this run has had, or may have had, is repeated only if a person says so.
 
-    Two equal steps of the first plan are the plan's own wish, unless a run that this one continues made the call: that
-    had another idempotency key also.
+    Two equal steps of the first plan are the plan's own wish, unless a run that this one continues made the call. An
+    idempotency key is no excuse: the other call had another.
     """
     if not case.has_effect or case.tool.idempotent:
         return verdict
     tool = case.tool.full_name
     same = await journal.same_effect(tool=tool, arguments_hash=case.hash, besides=case.call.key)
-    if same is None or (not same.past and (case.call.origin == "plan" or repeats_safely(gate, case.tool))):
+    if same is None or (not same.past and case.call.origin == "plan"):
         return verdict
     became = "was made" if same.state == "done" else "may have been made"
     where = "in the run that this one continues" if same.past else "in this run"
@@ -215,5 +219,5 @@ def secrets_in(gate: Gate, case: Case, verdict: Verdict) -> Verdict | Refused:
 
 
 def repeats_safely(gate: Gate, tool: Tool) -> bool:
-    """Whether a call may be sent again when nobody knows what became of it."""
+    """Whether a call may be sent again just as it was, under the same key, when nobody knows what became of it."""
     return tool.class_ not in HAS_EFFECT or tool.idempotent or gate.options(tool).idempotency_key is not None

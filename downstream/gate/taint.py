@@ -70,7 +70,8 @@ def _for_effect(verdict: Verdict, flow: Flow, targets: list[tuple[str, Json]]) -
     if foreign:
         said = f"not given in the goal, but from {_places(origins)}: {_names(foreign)}"
         verdict = verdict.asking("person", said)
-    rest = [leaf for leaf in leaves(flow.arguments.data) if leaf not in targets]
+    aimed = set(targets)
+    rest = [leaf for leaf in leaves(flow.arguments.data) if leaf not in aimed]
     other, origins = _unclean(flow, rest)
     if other and verdict.verb == "ask":
         verdict = verdict.noting(f"holds content from {_places(origins)}: {_names(other)}")

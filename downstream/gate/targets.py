@@ -32,8 +32,8 @@ _ADDRESS = re.compile(
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _OPENING, _CLOSING = "([{<\"'`\u2018\u201c\u00ab\u201e", ")]}>\"'`\u2019\u201d\u00bb.,;:!?\u2026"
-_BEFORE = rf"(?:(?<=^)|(?<=[\s,;:={re.escape(_OPENING)}]))"
-_AFTER = rf"(?=[{re.escape(_CLOSING)}]*(?:\s|$))"
+_BEFORE = f",;:={_OPENING}"
+_CLOSED = re.compile(f"[{re.escape(_CLOSING)}]*")
 
 
 def targets(tool: Tool, arguments: JsonObject, policy: PolicySettings) -> list[tuple[str, Json]]:
@@ -68,7 +68,21 @@ def stands_in(value: Json, text: str) -> bool:
     word = value if isinstance(value, str) else str(value)
     if len(word) < SHORTEST_TOKEN or word not in text:
         return False
-    return re.search(f"{_BEFORE}{re.escape(word)}{_AFTER}", text) is not None
+    start, closed = text.find(word), -1
+    while start >= 0:
+        end = start + len(word)
+        if start == 0 or text[start - 1] in _BEFORE or text[start - 1].isspace():
+            # Within a run of closing signs that was gone through before, another end leads to the same place.
+            closed = _after_closing(text, end) if end > closed else closed
+            if text[closed : closed + 1].isspace() or closed == len(text):
+                return True
+        start = text.find(word, start + 1)
+    return False
+
+
+def _after_closing(text: str, start: int) -> int:
+    found = _CLOSED.match(text, start)
+    return start if found is None else found.end()
 
 
 def _means_target(schema: JsonObject, pointer: str) -> bool:
@@ -80,7 +94,8 @@ def _means_target(schema: JsonObject, pointer: str) -> bool:
 
 
 def _is_declared(schema: JsonObject, pointer: str) -> bool:
-    return pointer.split("/")[1] in schema.get("properties", {})
+    properties: Json = schema.get("properties")
+    return is_object(properties) and pointer.split("/")[1] in properties
 
 
 def _addresses(pointer: str, value: Json) -> Iterator[tuple[str, Json]]:
@@ -94,5 +109,7 @@ def _format(schema: Json, pointer: str) -> str:
     for name in pointer.split("/")[1:]:
         if not is_object(schema):
             return ""
-        schema = schema.get("items") if name.isdecimal() else schema.get("properties", {}).get(name)
+        properties: Json = schema.get("properties")
+        named = properties.get(name) if is_object(properties) else None
+        schema = schema.get("items") if name.isdecimal() else named
     return str(schema.get("format", "")) if is_object(schema) else ""

@@ -37,7 +37,7 @@ class Rules:
 def make_gate(catalogue: Catalogue, rules: Rules, *, pool: Pool) -> Gate:
     """The gate over this catalogue; `edits` needs it too."""
     return Gate(
-        tools=catalogue.tools,
+        tools=catalogue.tools_for,
         find=with_reading(catalogue.tool, lambda: catalogue.known),
         held=lambda name: catalogue.quarantined().get(name),
         pins=catalogue,

@@ -53,7 +53,9 @@ async def tell_news(gate: Gate, journal: RunJournal, server: str, *, told: set[s
             await journal.warn(text)
 
 
-async def settle_trust(store: Store, server: ServerSettings, changes: list[Change]) -> list[str]:
+async def settle_trust(
+    store: Store, server: ServerSettings, changes: list[Change], *, via: str = "terminal"
+) -> list[str]:
     """Decide what waits for just these changes of a server, which a person accepted; the runs that go on by it."""
     subjects = {_subject(server, change) for change in changes}
     runs: list[str] = []
@@ -61,7 +63,7 @@ async def settle_trust(store: Store, server: ServerSettings, changes: list[Chang
         if action.kind == "trust" and action.subject in subjects:
             # One that lapsed, or that somebody said no to a moment ago, stays as it is.
             with suppress(DecisionRefused):
-                await store.decide(action, Decision("accept", "person", "terminal"))
+                await store.decide(action, Decision("accept", "person", via))
                 runs.append(action.run)
     return runs
 

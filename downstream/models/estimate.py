@@ -6,7 +6,7 @@ came after it is not known to the token.
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from downstream.model_port import Message, ModelReply, ModelRequest
@@ -16,14 +16,18 @@ from journal.values import Json
 _MARK = "billed"
 _PER_MESSAGE, _PER_REQUEST = 16, 64
 """Tokens by which providers wrap a message, and a request with its functions."""
+_FURTHEST_PROMPT, _FURTHEST_REPLY = 4.0, 16.0
+"""A bill that goes further beyond its worst case is no measure for the next: else one that is wrong, and a run pays
+for itself, would keep all later runs from asking the model."""
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The tokens that a request takes at most."""
+    """The tokens that a request takes at most; `beyond` is by how much more than was thought at first."""
 
     prompt: int
     reply: int
+    beyond: tuple[float, float] = field(default=(1.0, 1.0), compare=False)
 
     @property
     def tokens(self) -> int:
@@ -63,15 +67,15 @@ class Bills:
 
     def worst(self, model: str, request: ModelRequest, longest: int) -> Worst:
         """What a request whose reply may have `longest` tokens takes at most, by all that this model has billed."""
-        prompt, reply = self._beyond.get(model, (1.0, 1.0))
-        return Worst(ceil(worst_prompt(request, model) * prompt), ceil(longest * reply))
+        prompt, reply = beyond = self._beyond.get(model, (1.0, 1.0))
+        return Worst(ceil(worst_prompt(request, model) * prompt), ceil(longest * reply), beyond)
 
     def learn(self, model: str, worst: Worst, spent: Spent) -> None:
-        """A bill for what was thought to take at most `worst`."""
+        """A bill for what was thought to take at most `worst`, perhaps before other bills were known."""
         prompt, reply = self._beyond.get(model, (1.0, 1.0))
-        beyond = (max(1.0, spent.input_tokens / worst.prompt), max(1.0, spent.output_tokens / worst.reply))
-        if beyond != (1.0, 1.0):
-            self._beyond[model] = (prompt * beyond[0], reply * beyond[1])
+        told_prompt = min(worst.beyond[0] * spent.input_tokens / worst.prompt, _FURTHEST_PROMPT)
+        told_reply = min(worst.beyond[1] * spent.output_tokens / worst.reply, _FURTHEST_REPLY)
+        self._beyond[model] = (max(prompt, told_prompt), max(reply, told_reply))
 
 
 def _frame(request: ModelRequest) -> str:

@@ -83,7 +83,7 @@ def wire_function(function: Function, *, longest: int | None) -> JsonObject:
 def _json_or_nothing(text: str) -> str:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "{}"
     return text
 

@@ -110,11 +110,12 @@ def is_loopback(url: str) -> bool:
 def _tokens(usage: Any) -> Spent:
     before: Any = getattr(usage, "prompt_tokens_details", None)
     after: Any = getattr(usage, "completion_tokens_details", None)
+    # What a server counts below nothing would be given back to the budget.
     return Spent(
-        usage.prompt_tokens or 0,
-        usage.completion_tokens or 0,
-        getattr(before, "cached_tokens", None) or 0,
-        reasoning_tokens=getattr(after, "reasoning_tokens", None) or 0,
+        max(0, usage.prompt_tokens or 0),
+        max(0, usage.completion_tokens or 0),
+        max(0, getattr(before, "cached_tokens", None) or 0),
+        reasoning_tokens=max(0, getattr(after, "reasoning_tokens", None) or 0),
     )
 
 

@@ -11,8 +11,9 @@ from journal.values import Json, JsonObject
 
 from .schemas import for_function
 
-_FENCED = re.compile(r"```[a-zA-Z0-9_-]*\s*\n(.*?)```", re.DOTALL)
-_LOOSE_COMMA = re.compile(r"""(?P<string>"(?:[^"\\]|\\.)*")|,(?=\s*[}\]])""", re.DOTALL)
+_FENCED = re.compile(r"```[a-zA-Z0-9_-]*[^\S\n]*\n(.*?)```", re.DOTALL)
+# A string that breaks off ends with the text: sought again from each of its quotes, its end would take forever to miss.
+_LOOSE_COMMA = re.compile(r"""(?P<string>"(?:[^"\\]|\\.)*(?:"|\\?\Z))|,(?=\s*[}\]])""", re.DOTALL)
 _TRIES = 200
 """So many opening braces of a text are tried at most."""
 _SHOWN = 40

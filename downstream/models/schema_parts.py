@@ -30,7 +30,7 @@ def at_pointer(document: Json, reference: str) -> Json:
     for part in reference[1:].split("/")[1:]:
         name = unquote(part).replace("~1", "/").replace("~0", "~")
         if is_array(found):
-            found = found[int(name)] if name.isdecimal() and int(name) < len(found) else None
+            found = found[int(name)] if name.isdecimal() and len(name) < 10 and int(name) < len(found) else None
         else:
             found = found.get(name) if is_object(found) else None
     return found

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ROUNDS = 8
-"""A server that asks more often within one call is not answered any more."""
+"""A server that asks more often within one call, or for more at once, is not answered any more."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,17 @@ class AsksBack(SteprelayError):
 def asked_in_result(server: str, result: InputRequiredResult) -> AsksBack | CallFailed:
     """What an answer asks for. Only a person is ever asked: of models and folders we have said that we give none."""
     questions: dict[str, Question] = {}
-    for name, request in (result.input_requests or {}).items():
+    requests = result.input_requests or {}
+    if len(requests) > ROUNDS:
+        return _too_many(server, len(requests))
+    for name, request in requests.items():
         if not isinstance(request, ElicitRequest):
             return CallFailed(f"{server} asks for {request.method}, which it is never given", may_have_run=False)
         questions[name] = question_of(request.params)
     return AsksBack(server, questions, result.request_state)
 
 
-def asked_in_error(server: str, error: Exception) -> AsksBack | None:
+def asked_in_error(server: str, error: Exception) -> AsksBack | CallFailed | None:
     """The addresses that an error of protocol 2025-11-25 wants opened first; None for any other error."""
     if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
         return None
@@ -73,8 +76,15 @@ def asked_in_error(server: str, error: Exception) -> AsksBack | None:
         wanted = ElicitationRequiredErrorData.model_validate(error.data, by_name=False).elicitations
     except ValidationError:
         return None
+    if len(wanted) > ROUNDS:
+        return _too_many(server, len(wanted))
     questions = {str(number): question_of(params) for number, params in enumerate(wanted)}
     return AsksBack(server, questions, None, anew=True)
+
+
+def _too_many(server: str, count: int) -> CallFailed:
+    text = f"{server} asks for {count} things at once; at most {ROUNDS} are put before a person"
+    return CallFailed(text, may_have_run=False)
 
 
 def question_of(params: ElicitRequestParams) -> Question:

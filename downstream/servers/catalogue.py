@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import anyio
 
@@ -42,11 +43,11 @@ class Catalogue:
         self._missing = dict(self._confusing)
         self._failures: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
-        self._unkept: StoreError | None = None
+        self._unkept: dict[str, StoreError] = {}
         self._tools: tuple[Tool, ...] = ()
         self._by_name: dict[str, Tool] = {}
         self._confirmed: dict[str, ToolClass] = {}
-        self._learning = anyio.Lock()
+        self._asking = {name: anyio.Lock() for name in self._servers}
         pool.inspect_with(self._inspect)
 
     async def tools(self, *, refresh: bool = False) -> tuple[Tool, ...]:
@@ -55,23 +56,31 @@ class Catalogue:
         A server that could not be listed is asked again a second later at the earliest, and ever more rarely. What is
         in quarantine is looked up anew, since a person may have accepted it by another process.
         """
-        async with self._learning:
-            for name, pins in list(self._known.items()):
-                if pins.difference.quarantined:
-                    await self._reread(self._servers[name])
-            unseen = [server for server in self._servers.values() if refresh or not await self._recall(server)]
-            async with anyio.create_task_group() as group:
-                for server in unseen:
-                    if refresh or anyio.current_time() >= self._retry_at.get(server.name, 0.0):
-                        group.start_soon(self._ask, server, refresh)
-            if (unkept := self._unkept) is not None:
-                self._unkept = None
-                raise unkept
-            if any(tool.class_ == "unknown" for tool in self._tools):
-                confirmed = await confirmed_classes(self._remembered)
-                if confirmed != self._confirmed:
-                    self._confirmed = confirmed
-                    self._index()
+        return await self._learned(list(self._servers.values()), refresh=refresh)
+
+    async def tools_for(self, name: str) -> tuple[Tool, ...]:
+        """The same for a call of the tool of this name, in any form: no server but its own is waited for."""
+        with suppress(ToolNameError):
+            name = read_tool_name(name)
+        server = self._servers.get(name.partition(".")[0])
+        return await self._learned([] if server is None else [server])
+
+    async def _learned(self, servers: Sequence[ServerSettings], *, refresh: bool = False) -> tuple[Tool, ...]:
+        for server in servers:
+            if (pins := self._known.get(server.name)) is not None and pins.difference.quarantined:
+                await self._reread(server)
+        unseen = [server for server in servers if refresh or not await self._recall(server)]
+        async with anyio.create_task_group() as group:
+            for server in unseen:
+                group.start_soon(self._ask, server, refresh)
+        unkept = [self._unkept.pop(server.name) for server in servers if server.name in self._unkept]
+        if unkept:
+            raise unkept[0]
+        if any(tool.class_ == "unknown" for tool in self._tools):
+            confirmed = await confirmed_classes(self._remembered)
+            if confirmed != self._confirmed:
+                self._confirmed = confirmed
+                self._index()
         return self._tools
 
     @property
@@ -159,12 +168,18 @@ class Catalogue:
         return [f"tool server {server!r} describes {' and '.join(what)} differently now; {again}"] if what else []
 
     async def _ask(self, server: ServerSettings, fresh: bool) -> None:
+        async with self._asking[server.name]:
+            # Somebody else may just have asked it.
+            if fresh or not (server.name in self._known or anyio.current_time() < self._retry_at.get(server.name, 0.0)):
+                await self._list(server, fresh=fresh)
+
+    async def _list(self, server: ServerSettings, *, fresh: bool) -> None:
         began = anyio.current_time()
         try:
             await self._pool.listing(server.name, fresh=fresh)
         except ServerUnavailable as error:
             # A store that fails says nothing against the server.
-            if self._unkept is None:
+            if server.name not in self._unkept:
                 self._missing[server.name] = error.reason
                 # That a login has come is seen without asking the server.
                 wait = 0.0 if self._pool.needs_login(server.name) else self._pause(server.name, began)
@@ -190,7 +205,7 @@ class Catalogue:
         try:
             await self._note(server, found)
         except StoreError as error:
-            self._unkept = error
+            self._unkept[server.name] = error
             raise
         self._missing.pop(server.name, None)
         self._failures.pop(server.name, None)

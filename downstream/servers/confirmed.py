@@ -54,14 +54,20 @@ def proposed(tool: Tool) -> ToolClass:
 
 
 async def confirmed_classes(remembered: Remembered) -> dict[str, ToolClass]:
-    """What persons confirmed, by the pin of the tool's definition."""
+    """What persons confirmed, by `mark_of` the tool."""
     return await remembered.all(_KIND)
+
+
+def mark_of(tool: Tool) -> str:
+    """What a word is about: this definition at this server, as another server can list an equal one."""
+    return f"{tool.server} {tool.pin}"
 
 
 def with_confirmed(tools: Sequence[Tool], confirmed: Mapping[str, ToolClass]) -> tuple[Tool, ...]:
     """The tools, those of unknown class with the confirmed one."""
     return tuple(
-        replace(tool, class_=confirmed.get(tool.pin, "unknown")) if tool.class_ == "unknown" else tool for tool in tools
+        replace(tool, class_=confirmed.get(mark_of(tool), "unknown")) if tool.class_ == "unknown" else tool
+        for tool in tools
     )
 
 
@@ -75,7 +81,7 @@ async def confirm(store: Store, tool: Tool, class_: ToolClass, *, client: str) -
     now = store.world.now()
 
     def change(tx: Transaction) -> list[str]:
-        put_fact(tx, (store.owner, _KIND, tool.pin), value=class_, at=now)
+        put_fact(tx, (store.owner, _KIND, mark_of(tool)), value=class_, at=now)
         data = {"tool": tool.full_name, "pin": tool.pin, "class": class_, "level": "person", "client": client}
         append_audit(tx, AuditLine("tool.classed", data), owner=store.owner, at=now, outlet=store.outlet)
         waiting = (

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TypeAlias, cast
 
 import anyio
+import httpx2
 from mcp import Client, MCPError
 from mcp.types import CallToolResult, Implementation, InputRequiredResult, RequestParamsMeta, TextContent
 from mcp_types import CONNECTION_CLOSED
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from downstream.resources import READ
 from downstream.settings import ServerSettings
+from journal.errors import SteprelayError
 from journal.values import Json, JsonObject
 from journal.world import World
 
@@ -52,6 +54,13 @@ NOBODY = Caller()
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
 _CLOSE_SECONDS = 4.0
+_CLOSING = "steprelay is closing"
+# What a server can bring about, by itself or through the SDK that reads what it says.
+_ENDS = (
+    *(SteprelayError, MCPError, OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError),
+    *(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError),
+    *(httpx2.HTTPError, httpx2.InvalidURL),
+)
 _NOT_LISTED = (MCPError, ValidationError, RuntimeError, TimeoutError)
 
 
@@ -122,25 +131,33 @@ class Connection:
             return await self._send(tool, arguments, timeout=timeout, caller=caller)
 
     async def run(self) -> None:
-        """Open whenever somebody wants it, hold, close; ends after `stop`. Nothing but cancellation is raised."""
+        """Open whenever somebody wants it, hold, close; ends after `stop`. Nothing but faults of ours is raised."""
+        try:
+            await self._open_again_and_again()
+        finally:
+            self._stopped.set()
+            self._end(self._opening, _CLOSING)
+
+    async def _open_again_and_again(self) -> None:
         failures = 0
         while True:
-            opening = self._opening
+            opening, problem = self._opening, None
             await opening.wanted.wait()
             if self._stopped.is_set():
-                break
+                return
             try:
                 await self._hold(opening)
-            # Whatever ends a connection is told to those who wait for it, and costs no other connection.
-            except Exception as error:
-                log.debug("server_ended", extra={"server": self.server.name}, exc_info=True)
+            # It is told to those who wait for the connection, and costs no other one.
+            except* _ENDS as errors:
+                problem = errors
+            if problem is not None:
+                log.debug("server_ended", extra={"server": self.server.name}, exc_info=problem)
                 await self._around.tail.settle()
-                self._end(opening, self._why_not(error))
+                self._end(opening, self._why_not(problem))
             # A login makes it worth another look at once.
             failures = failures + 1 if opening.error and not self._needs_login else 0
             with anyio.move_on_after(self._pause(failures)):
                 await self._stopped.wait()
-        self._end(opening, "steprelay is closing")
 
     def stop(self) -> None:
         """Close in good order and open no more; `run` ends within 6 s."""
@@ -201,6 +218,8 @@ class Connection:
     async def _ready(self) -> Session:
         if self._session is not None and self._session.life.is_good:
             return self._session
+        if self._stopped.is_set():
+            raise ServerUnavailable(self.server.name, _CLOSING)
         if self._needs_login:
             raise ServerUnavailable(self.server.name, login_reason(self.server.name))
         opening = self._opening

@@ -18,6 +18,7 @@ LARGEST_ANSWER = 16 * 1024 * 1024
 """Bytes of one answer over HTTP, or of one event in a stream of them."""
 
 _BAD_REQUEST, _REFUSAL = 400, 2_000
+_TOLD = 40
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
@@ -80,6 +81,7 @@ def current_exchange() -> Exchange:
 class ContainedTransport(httpx2.AsyncBaseTransport):
     """Turns a broken HTTP exchange into an error of that one request; raised, it would end the SDK's whole connection.
 
+    So is an answer in an encoding, which nobody asked for: a few bytes of it could stand for any number.
     `on_failure` is told of each failed request, for the older transport, which would let its caller wait for ever;
     where there is a `login`, not of a 401, after which the request is made once more.
     """
@@ -93,7 +95,10 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return await self._inner.handle_async_request(request)
+            response = await self._inner.handle_async_request(request)
+            if encoding_of(response):
+                _contain(response, Exchange())
+            return response
         exchange = current_exchange()
         request.extensions["trace"] = _BeforeBytes(exchange)
         try:
@@ -104,15 +109,7 @@ class ContainedTransport(httpx2.AsyncBaseTransport):
             response = _stand_in(request, error)
         else:
             exchange.status = response.status_code
-            # A stream of events has a bound for each event and none for all of them.
-            events = response.headers.get("content-type", "").startswith("text/event-stream")
-            most = math.inf if events else LARGEST_ANSWER
-            response.stream = _ContainedStream(
-                cast("httpx2.AsyncByteStream", response.stream),
-                exchange,
-                most=most,
-                plain="content-encoding" not in response.headers,
-            )
+            _contain(response, exchange)
         wants_login = self._login and response.status_code == 401
         if response.is_error and self._on_failure is not None and not wants_login:
             self._on_failure()
@@ -137,15 +134,32 @@ class _BeforeBytes:
         self._exchange.left = True
 
 
+def encoding_of(response: httpx2.Response) -> str:
+    """What an answer is packed in, empty where it is in nothing."""
+    encoding: str = response.headers.get("content-encoding", "").strip().lower()
+    return "" if encoding == "identity" else encoding
+
+
+def _contain(response: httpx2.Response, exchange: Exchange) -> None:
+    # A stream of events has a bound for each event and none for all of them.
+    events = response.headers.get("content-type", "").startswith("text/event-stream")
+    most = math.inf if events else LARGEST_ANSWER
+    inner = cast("httpx2.AsyncByteStream", response.stream)
+    response.stream = _ContainedStream(inner, exchange, most=most, encoding=encoding_of(response))
+
+
 class _ContainedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, most: float, plain: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, exchange: Exchange, *, most: float, encoding: str) -> None:
         self._inner = inner
-        self._plain = plain
+        self._encoding = encoding
         self._exchange = exchange
         self._left = most
         self._text = codecs.getincrementaldecoder("utf-8")("replace")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding:
+            self._exchange.broken = True
+            raise httpx2.StreamError(f"the answer is encoded as {self._encoding[:_TOLD]}, which was not asked for")
         try:
             async for part in self._inner:
                 self._left -= len(part)
@@ -155,7 +169,7 @@ class _ContainedStream(httpx2.AsyncByteStream):
                 if self._exchange.status == _BAD_REQUEST and len(self._exchange.refusal) < _REFUSAL:
                     self._exchange.refusal += part[:_REFUSAL]
                 # What is no UTF-8 is to cost the character, not the answer.
-                yield self._text.decode(part).encode() if self._plain else part
+                yield self._text.decode(part).encode()
         except httpx2.TransportError as error:
             self._exchange.broken = True
             log.debug("http_answer_broken", extra={"error": repr(error)})

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from downstream.settings import ServerOptions, ServerSettings
 from downstream.tools import ToolClass, binding_of
-from journal.canonical import digest
+from journal.canonical import NotCanonical, digest
 from journal.values import Json, JsonObject
 
 from .look_alikes import tool_troubles
@@ -27,6 +27,14 @@ class Definition:
     def binding(self) -> str:
         """The hash of the part that a call relies on; the rest is wording."""
         return binding_of(self)
+
+    @property
+    def has_binding(self) -> bool:
+        """Whether there is such a hash: numbers without end have none, so nobody could tell this from another tool."""
+        try:
+            return bool(self.binding)
+        except NotCanonical:
+            return False
 
     @property
     def pin(self) -> str:
@@ -68,8 +76,11 @@ class Listing:
 
     @classmethod
     def from_json(cls, data: Json) -> "Listing":
-        tools = tuple(Definition(**tool) for tool in data["tools"])
-        return cls(data["instructions"], tools, tuple(data.get("notes", ())))
+        """What was kept, save tools that have no binding: `read_listing` did not always leave those out."""
+        tools = (Definition(**tool) for tool in data["tools"])
+        return cls(
+            data["instructions"], tuple(tool for tool in tools if tool.has_binding), tuple(data.get("notes", ()))
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Protocol
 
 from downstream.gate.prompt_text import escaped
@@ -15,6 +16,9 @@ from .listing import Definition, Difference, Listing, compare
 
 _AROUND = 2
 """Unchanged lines shown before and after each changed one."""
+
+_COMPARED = 2_000
+"""Texts of more lines could be written such that to compare them takes hours."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,24 @@ def text_lines(part: str, text: str) -> list[str]:
 
 def difference_lines(before: list[str], now: list[str]) -> list[str]:
     """Lines that went with `-`, new ones with `+`, those around them with a blank, `…` for the rest."""
+    if max(len(before), len(now)) > _COMPARED:
+        return _ends_apart(before, now)
     found = list(difflib.unified_diff(before, now, lineterm="", n=_AROUND))[2:]
     return ["…" if line.startswith("@@") else line for line in found]
+
+
+def _ends_apart(before: list[str], now: list[str]) -> list[str]:
+    """All between what both begin and end with, as gone and as new."""
+    head = _alike(before, now)
+    tail = _alike(before[head:][::-1], now[head:][::-1])
+    gone, new = before[head : len(before) - tail], now[head : len(now) - tail]
+    first = [f" {line}" for line in before[:head][-_AROUND:]]
+    last = [f" {line}" for line in before[len(before) - tail :][:_AROUND]]
+    return ["…", *first, *(f"-{line}" for line in gone), *(f"+{line}" for line in new), *last] if gone or new else []
+
+
+def _alike(one: list[str], other: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _json_lines(part: str, data: JsonObject) -> Iterator[str]:

@@ -113,5 +113,8 @@ async def _open_owners(connections: Iterable[Connection]) -> AsyncGenerator[None
                     connection.stop()
                 owners.cancel_scope.deadline = anyio.current_time() + _CLOSE_SECONDS
     except BaseExceptionGroup as group:
-        # Owners raise nothing, so this is what was raised within the block; it goes on as it was.
-        raise group.exceptions[0] from None
+        first, *others = group.exceptions
+        if others:
+            raise
+        # Owners raise nothing but faults of ours, so this is what was raised within the block; it goes on as it was.
+        raise first from None

@@ -177,7 +177,7 @@ def _says(text: str, data: Json) -> bool:
         return True
     try:
         return bool(json.loads(text) == data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 LONGEST_LINE = 8 * 1024 * 1024
 _GIVEN_UP = 8 * LONGEST_LINE
 _END_BYTES = 400
+_MOST_IN_BATCH = 1_000
+"""As many as no server has to say at once: reading them holds up everything else."""
 _BEGIN = b'{"jsonrpc"'
 
 
@@ -89,8 +91,10 @@ class Lines:
         if not is_array(read):
             self._note_junk(text.encode())
             return
-        for each in read:
+        for each in read[:_MOST_IN_BATCH]:
             yield from self._message(json.dumps(each))
+        if len(read) > _MOST_IN_BATCH:
+            log.warning("batch_cut", extra={"messages": len(read)})
 
     def _note_junk(self, line: bytes | bytearray) -> None:
         # The first is enough to see what a server does; a flood must not push all else out of the log.

@@ -107,7 +107,9 @@ def _http_client(
     headers: dict[str, str], auth: httpx2.Auth | None, on_failure: Callable[[], None] | None = None
 ) -> httpx2.AsyncClient:
     transport = ContainedTransport(httpx2.AsyncHTTPTransport(), on_failure, login=auth is not None)
-    return httpx2.AsyncClient(transport=transport, headers=headers, auth=auth, timeout=_TIMEOUTS)
+    plain = httpx2.Headers(headers)
+    plain["Accept-Encoding"] = "identity"
+    return httpx2.AsyncClient(transport=transport, headers=plain, auth=auth, timeout=_TIMEOUTS)
 
 
 def _url(server: ServerSettings) -> str:

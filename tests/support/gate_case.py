@@ -48,7 +48,7 @@ def server(name: str, *, private: bool = False, tools: Mapping[str, ToolOptions]
 def gate_of(*tools: Tool, policy: JsonObject | None = None, servers: Sequence[ServerSettings] = ()) -> Gate:
     by_name = {each.full_name: each for each in tools} | {each.wire: each for each in tools}
 
-    async def listed() -> Sequence[Tool]:
+    async def listed(name: str) -> Sequence[Tool]:
         return tools
 
     return Gate(

@@ -1,5 +1,6 @@
 """What a server over HTTP does in place of a right answer, by name; each is asked for it once, and is well after."""
 
+import gzip
 import json
 import socket
 import struct
@@ -64,6 +65,24 @@ async def _json_too_large(asked: Asked) -> None:
     await asked.head(kind="application/json")
     for _ in range(100):
         await asked.stream.send(b"x" * MIB)
+
+
+async def _gzip(asked: Asked) -> None:
+    """A few bytes that would become 40 MiB."""
+    await asked.send(gzip.compress(asked.reply(result=_result("x" * 40 * MIB))), content_encoding="gzip")
+
+
+async def _gzip_broken(asked: Asked) -> None:
+    await asked.send(b"no gzip", content_encoding="gzip")
+
+
+async def _events_gzip(asked: Asked) -> None:
+    await asked.head(kind=_EVENTS, content_encoding="gzip")
+    await asked.stream.send(gzip.compress(b"data: " + asked.reply() + b"\n\n"))
+
+
+async def _named_encoding(asked: Asked) -> None:
+    await asked.send(asked.reply(), content_encoding="Identity")
 
 
 async def _wrong_id(asked: Asked) -> None:
@@ -165,6 +184,10 @@ FAULTS: dict[str, Answer] = {
     "json cut": _json_cut,
     "json of 7 MiB": _json_large,
     "json of 100 MiB": _json_too_large,
+    "gzip of 40 MiB": _gzip,
+    "gzip broken": _gzip_broken,
+    "events in gzip": _events_gzip,
+    "no encoding, named": _named_encoding,
     "no json": _body(b"oops"),
     "nothing": _body(b""),
     "a page": _body(b"<p>hello", "text/html"),

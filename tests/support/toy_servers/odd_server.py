@@ -5,6 +5,7 @@ shape       a result that is none
 raw LINE    this line instead of a reply, with the request's id where it says ID
 schema      structured content that does not fit the tool's own schema
 rpc CODE    a JSON-RPC error with that code
+boundless   a second tool, whose schema holds a number that no JSON has
 asks        first asks the client for a form, and answers with what came of it
 named NAME  says that this is its name
 pages       two pages of tools, one name twice
@@ -57,6 +58,9 @@ def _answer(message: Any, mode: str, *, listed: bool) -> dict[str, Any]:
             return {"error": {"code": -32601, "message": "no tools here"}}
         case "tools/list" if mode == "malformed":
             return {"result": {"tools": [*MALFORMED, LOOK]}}
+        case "tools/list" if mode == "boundless":
+            wide = {"type": "object", "properties": {"n": {"type": "number", "maximum": 1e999}}}
+            return {"result": {"tools": [LOOK, {"name": "wide", "inputSchema": wide}]}}
         case "tools/list" if mode == "endless":
             return {"result": {"tools": [LOOK], "nextCursor": "on"}}
         case "tools/list" if mode == "once" and listed:
