@@ -7,9 +7,12 @@ from downstream.door import Waiting
 from journal.run_journal import Meaning, RunJournal
 from journal.values import WORST, Json, Label
 
-from .contract import Finding, Outcome
+from .contract import Outcome
+from .findings import every_finding
 from .job import AnyJob, under_limits
 
+REJECTED = "the reviewer rejected the report"
+"""How the problem of an outcome begins whose findings the evidence did not bear out."""
 OWN_WORD = "the worker reports that it is"
 """How the problem of an outcome begins where its report is no success by its own word."""
 
@@ -19,18 +22,19 @@ class Attempt:
     """What one attempt came to. `may_retry`: it failed in a way that another attempt may mend.
 
     `over_budget`: the run's budget cut it short, so it is looked at again once a person raises that. `uncalled`: its
-    model had functions to call and called none of them.
+    model had functions to call and called none of them. `harmless`: whatever it changed may be done again.
     """
 
     outcome: Outcome
     may_retry: bool = False
     over_budget: bool = False
     uncalled: bool = False
+    harmless: bool = False
 
     @property
     def again(self) -> bool:
-        outcome = self.outcome
-        return self.may_retry and outcome.status == "failed" and not outcome.effects and outcome.limit is None
+        outcome, is_safe = self.outcome, self.harmless or not self.outcome.effects
+        return self.may_retry and outcome.status == "failed" and is_safe and outcome.limit is None
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,13 @@ async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retri
 
 async def _recorded(journal: RunJournal, job: AnyJob, make: MakeAttempt, number: Number) -> Attempt | Waiting:
     meaning = Meaning("attempt", job.meaning)
-    for key in (f"{number.key}/end", under_limits(f"{number.key}/end", journal.limits)):
+    for key in (f"{number.key}/end", under_limits(f"{number.key}/end", journal)):
         if (found := await journal.recall(key, meaning)) is not None:
             return _from_json(found.value)
     made = await make(number)
     if isinstance(made, Attempt):
         key = f"{number.key}/end"
-        await journal.record(under_limits(key, journal.limits) if made.over_budget else key, meaning, _to_json(made))
+        await journal.record(under_limits(key, journal) if made.over_budget else key, meaning, _to_json(made))
     return made
 
 
@@ -95,27 +99,29 @@ def _after(earlier: list[Outcome], last: Outcome) -> Outcome:
     """The last attempt's outcome with what must not be lost of those before it."""
     if not earlier:
         return last
-    kept = last.findings if last.status == "succeeded" else _all_findings([*earlier, last])
+    found = [outcome for outcome in earlier if last.status != "succeeded" or not _is_rejected(outcome)]
     told = "; ".join(f"attempt {number}: {outcome.problem}" for number, outcome in enumerate(earlier, 1))
     return replace(
         last,
-        findings=kept,
+        findings=every_finding(last.findings, *(outcome.findings for outcome in found)),
         problem=f"{last.problem} ({told})" if last.problem else None,
         sources=tuple(dict.fromkeys(source for outcome in (*earlier, last) for source in outcome.sources)),
         failed_calls=tuple(call for outcome in (*earlier, last) for call in outcome.failed_calls),
+        effects=tuple(call for outcome in (*earlier, last) for call in outcome.effects),
         attempts=len(earlier) + 1,
         label=last.label.union(*(outcome.origins for outcome in earlier)),
     )
 
 
-def _all_findings(outcomes: list[Outcome]) -> tuple[Finding, ...]:
-    return tuple({finding.claim: finding for outcome in outcomes for finding in outcome.findings}.values())
+def _is_rejected(outcome: Outcome) -> bool:
+    return (outcome.problem or "").startswith(REJECTED)
 
 
 def _to_json(made: Attempt) -> Json:
     row: Json = {"outcome": made.outcome.to_json(), "may_retry": made.may_retry, "over_budget": made.over_budget}
-    # Rows of earlier releases have none; without it where there is nothing to say, theirs and ours are the same.
-    return row | {"uncalled": True} if made.uncalled else row
+    # Rows of earlier releases have neither; without them where there is nothing to say, theirs and ours are the same.
+    row |= {"uncalled": True} if made.uncalled else {}
+    return row | {"harmless": True} if made.harmless and made.outcome.effects else row
 
 
 def _from_json(value: Json) -> Attempt:

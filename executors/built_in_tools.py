@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
+import anyio.to_thread
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from downstream.model_port import Function
@@ -62,8 +63,13 @@ BUILT_IN = frozenset({READ_ARTIFACT.name, READ_RESOURCE.name, SEARCH_TOOLS.name}
 
 _PIECE = 8_000
 _HITS = 20
+_COUNTED = 1_000
 _AROUND = 120
 _NAMED = 10
+_AT_ONCE = 1 << 20
+"""Bytes of an artifact that are read on the event loop; more would hold up all else."""
+_STRETCH = 1 << 18
+"""Characters that are gone through in one go: in between, the loop gets its turn."""
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -105,16 +111,36 @@ async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple
     """The artifact and the part of it that was asked for. Raises ReferenceMissing."""
     reading = _parsed(_Reading, arguments)
     opened = await artifacts.open(reading.artifact_id.strip().strip("[]"))
+    if opened.artifact.size <= _AT_ONCE:
+        return opened, _part(opened, reading)
+    return opened, await anyio.to_thread.run_sync(_part, opened, reading)
+
+
+def _part(opened: Opened, reading: _Reading) -> str:
     if reading.path:
-        text = shown(opened.at(reading.path))
+        text = _shown(opened, reading.path)
     elif opened.text is None:
         size, kind = opened.artifact.size, opened.artifact.media_type
         raise ReferenceMissing(
             f"{opened.artifact.id} is {kind} of {size} bytes, no text; pass it to a tool by reference"
         )
     else:
-        text = shown(opened.text)
-    return opened, _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
+        text = _cleaned(opened.text)
+    return _hits(text, reading.search) if reading.search else _piece(text, reading.start, reading.length)
+
+
+def _shown(opened: Opened, path: str) -> str:
+    try:
+        return shown(opened.at(path))
+    except RecursionError:
+        problem = f"{path} of {opened.artifact.id} is nested too deeply to be shown; give a path further down"
+        raise ReferenceMissing(problem) from None
+
+
+def _cleaned(text: str) -> str:
+    # A terminal sequence may lie across any border.
+    stretch = len(text) + 1 if "\x1b" in text else _STRETCH
+    return "".join(shown(text[at : at + stretch]) for at in range(0, len(text), stretch))
 
 
 @dataclass(frozen=True)
@@ -173,9 +199,23 @@ def _piece(text: str, start: int, length: int) -> str:
 
 
 def _hits(text: str, wanted: str) -> str:
-    places = [found.start() for found in re.finditer(re.escape(wanted), text, re.IGNORECASE)]
+    places = _places(text, wanted)
     lines = [f"at {at}: …{_line(text, at, len(wanted))}…" for at in places[:_HITS]]
-    return "\n".join([f"{len(places)} places, {len(lines)} shown", *lines])
+    more = "" if len(places) < _COUNTED else " or more"
+    return "\n".join([f"{len(places)} places{more}, {len(lines)} shown", *lines])
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    """Where the text stands, whatever its case; no more than are counted."""
+    pattern = re.compile(re.escape(wanted), re.IGNORECASE)
+    places: list[int] = []
+    at = 0
+    while at < len(text) and len(places) < _COUNTED:
+        found = pattern.search(text, at, at + _STRETCH + len(wanted))
+        if found is not None:
+            places.append(found.start())
+        at = at + _STRETCH if found is None else found.end()
+    return places
 
 
 def _line(text: str, at: int, length: int) -> str:

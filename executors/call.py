@@ -50,7 +50,9 @@ def _attempt(step: CallStep, tool: Tool | None, end: Called | Refused) -> Attemp
             problem = f"{end.tool} failed: {quoted(end.text)}"
             failed = Outcome(step.id, "failed", problem=problem, failed_calls=(_named(end),), effects=_effects(end))
             safe = tool is not None and (tool.class_ in _SAFE_TO_REPEAT or tool.idempotent)
-            return Attempt(failed, may_retry=safe and not end.repeated)
+            # What nobody decided would be asked again, and waited for as long again.
+            may_retry = safe and not (end.repeated or end.lapsed)
+            return Attempt(failed, may_retry=may_retry, harmless=not end.effect)
         case Refused(correctable=True):
             return Attempt(Outcome(step.id, "failed", problem=f"{end.tool} was not called: {end.reason}"))
         case Refused():
@@ -80,7 +82,7 @@ def _brief(end: Called) -> str:
 
 
 def _effects(end: Called) -> tuple[str, ...]:
-    return (_named(end),) if end.effect else ()
+    return (_named(end),) if end.effect or end.changed else ()
 
 
 def _named(end: Called) -> str:

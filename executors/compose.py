@@ -29,7 +29,7 @@ async def attempt_compose(equipment: Equipment, journal: RunJournal, job: Job[Co
     request = ModelRequest("compose", place, messages, _MAX_TOKENS, prompt=versions("compose"))
     ask = partial(equipment.ask, journal, key, meaning, request, account=Account())
     try:
-        reply = await within_budget(journal, under_limits(key, journal.limits), meaning, ask, step=step.id)
+        reply = await within_budget(journal, under_limits(key, journal), meaning, ask, step=step.id)
     except BudgetReached as error:
         return Attempt(Outcome(step.id, "failed", problem=f"not written: {error}", limit=error.limit), over_budget=True)
     except ModelFailed as error:

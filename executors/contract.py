@@ -55,7 +55,8 @@ class Outcome:
     """What became of a step, said by code. `value` is what later steps may refer to (None unless there is one).
 
     `problem` says in our words why it is not succeeded; `effects` lists the calls that changed something;
-    `limit` names the limit that cut the step short (turns, tool_calls, tokens, usd, seconds, …), if one did.
+    `limit` names the limit that cut the step short (turns, tool_calls, tokens, usd, seconds, …), if one did;
+    `over_budget`: it is one of the run's budget, none of a worker's own.
     `label` is that of the words that a model wrote in summary, problem and suggestions; empty where none did, and where
     the value's own label says it already.
     """
@@ -75,6 +76,7 @@ class Outcome:
     limit: str | None = None
     attempts: int = 1
     label: Label = frozenset()
+    over_budget: bool = False
 
     def __post_init__(self) -> None:
         if self.value is not None and self.label <= self.value.label:
@@ -92,8 +94,9 @@ class Outcome:
         fields["sources"] = [source.to_json() for source in self.sources]
         for name in ("suggestions", "failed_calls", "effects"):
             fields[name] = list(fields[name])
-        del fields["label"]
-        return fields | {"label": sorted(self.label)} if self.label else fields
+        # Where they say nothing they are left out, as in rows of earlier releases.
+        fields["label"] = sorted(self.label)
+        return {name: value for name, value in fields.items() if value or name not in ("label", "over_budget")}
 
     @classmethod
     def from_json(cls, data: Json) -> "Outcome":

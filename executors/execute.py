@@ -1,6 +1,7 @@
 """Carrying out a step from wherever its memo left off; the outcome is recorded once it is final."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -23,16 +24,16 @@ def make_execute(equipment: Equipment) -> Execute:
     async def execute(journal: RunJournal, assignment: Assignment) -> Outcome | Waiting:
         job = Job(assignment.step, *_given(assignment))
         key, meaning = f"{job.key}/outcome", Meaning("outcome", job.meaning)
-        bounded = under_limits(key, journal.limits)
-        for recorded in (key, bounded):
+        bounded = under_limits(key, journal)
+        for over_budget, recorded in ((False, key), (True, bounded)):
             if (found := await journal.recall(recorded, meaning)) is not None:
-                return Outcome.from_json(found.value)
+                return replace(Outcome.from_json(found.value), over_budget=over_budget)
         make = _maker(equipment, journal, assignment)
         made = await attempts(journal, job, make, retries=equipment.retries(journal))
         if isinstance(made, Waiting):
             return made
         await journal.record(bounded if made.over_budget else key, meaning, made.outcome.to_json())
-        return made.outcome
+        return replace(made.outcome, over_budget=made.over_budget)
 
     return execute
 

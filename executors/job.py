@@ -11,10 +11,9 @@ from downstream.door import CallTool, Origin
 from downstream.model_port import ModelReply, ModelRequest, Role, Traits
 from downstream.models.door import Account
 from journal.canonical import digest
-from journal.ledger import Limits
 from journal.remembered import Remembered
 from journal.run_journal import Meaning, RunJournal
-from journal.values import JsonObject, Label, Value, join
+from journal.values import Json, JsonObject, Label, Value, join
 
 from .settings import WorkerSettings
 from .step import CallStep, ComposeStep, WorkerStep, step_key
@@ -86,9 +85,15 @@ class Job(Generic[S]):
 AnyJob: TypeAlias = Job[CallStep | WorkerStep | ComposeStep]
 
 
-def under_limits(key: str, limits: Limits) -> str:
-    """A key for what holds only under these limits of the run: once a person raises one, it is tried anew."""
-    return f"{key}/limits.{digest([limits.__dict__])[:8]}"
+def under_limits(key: str, journal: RunJournal) -> str:
+    """A key for what holds only under the run's limits of now: tried anew once a person raises one, or reopens the run.
+
+    A day's budget has room again on another day, with no limit raised.
+    """
+    holds: list[Json] = [journal.limits.__dict__]
+    if generation := journal.run.options.get("reopened", 0):
+        holds.append(generation)
+    return f"{key}/limits.{digest(holds)[:8]}"
 
 
 def _hash(value: Value) -> str:

@@ -38,6 +38,8 @@ class Opened:
             return json.loads(self.content)
         except ValueError:
             raise ReferenceMissing(f"artifact {self.artifact.id} is {self.artifact.media_type}, not JSON") from None
+        except RecursionError:
+            raise ReferenceMissing(f"artifact {self.artifact.id} is nested too deeply to be read as JSON") from None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from journal.values import Json
 
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _SHOWN_KEYS = 12
+_DIGITS = 18
 
 
 class ReferenceMissing(SteprelayError):
@@ -22,24 +23,23 @@ def follow(data: Json, path: str, *, start: str) -> Json:
         part = _PART.match(path, position)
         if part is None:
             raise ReferenceMissing(f"{start}{path} is not a path; write it as in {start}.items[0].name")
-        key, index = part.groups()
-        data = _step_into(data, key if index is None else int(index), here=here, whole=f"{start}{path}")
+        data = _step_into(data, part, here=here, whole=f"{start}{path}")
         here, position = f"{here}{part.group()}", part.end()
     return data
 
 
-def _step_into(data: Json, key: str | int, *, here: str, whole: str) -> Json:
-    if is_object(data) and isinstance(key, str) and key in data:
+def _step_into(data: Json, part: re.Match[str], *, here: str, whole: str) -> Json:
+    key, index = part.groups()
+    if is_object(data) and key is not None and key in data:
         return data[key]
-    if is_array(data) and (index := _index(key)) is not None and index < len(data):
-        return data[index]
+    if is_array(data) and (place := _place(key or index)) is not None and place < len(data):
+        return data[place]
     raise ReferenceMissing(f"{whole} does not exist: {here} is {kind(data)}")
 
 
-def _index(key: str | int) -> int | None:
-    if isinstance(key, str):
-        return int(key) if key.isascii() and key.isdigit() else None
-    return key
+def _place(written: str) -> int | None:
+    """The number that is written; none where no list could be so long."""
+    return int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS else None
 
 
 def kind(data: Json) -> str:

@@ -8,8 +8,9 @@ from downstream.model_port import Place
 from journal.run_journal import RunJournal
 from journal.values import JsonObject, Label
 
-from .attempts import Attempt, Number
+from .attempts import REJECTED, Attempt, Number
 from .contract import Outcome
+from .findings import without_support
 from .job import Equipment, Job
 from .settings import REVIEWER
 from .step import WorkerStep
@@ -42,12 +43,13 @@ async def reviewed(
         return ended
     submission = ended.submission
     if submission is not None and _accepted(submission) is None:
-        submission = await loop.once_more(prompt("repair", problems="- accepted: must be true or false"))
+        submission = await loop.once_more("- accepted: must be true or false")
     verdict = None if submission is None else _accepted(submission)
     if submission is None or verdict is None:
-        why = ended.problem or (f"stopped at its limit: {ended.limit}" if ended.limit else "no verdict was handed in")
+        limit = loop.over_budget or ended.limit
+        why = ended.problem or (f"stopped at its limit: {limit}" if limit else "no verdict was handed in")
         unreviewed = replace(attempt.outcome, status="partial", problem=f"the report was not reviewed: {why}")
-        return Attempt(replace(unreviewed, limit=ended.limit), over_budget=ended.over_budget)
+        return Attempt(replace(unreviewed, limit=limit), over_budget=loop.over_budget is not None)
     return attempt if verdict else _rejected(attempt, submission, read=ended.log.read)
 
 
@@ -58,11 +60,11 @@ def _rejected(attempt: Attempt, submission: JsonObject, *, read: Label) -> Attem
         attempt.outcome,
         status="failed",
         value=None,
-        findings=tuple(finding.model_copy(update={"supported": False}) for finding in attempt.outcome.findings),
-        problem=f"the reviewer rejected the report: {quoted(said, _PROBLEMS)}",
+        findings=without_support(attempt.outcome.findings),
+        problem=f"{REJECTED}: {quoted(said, _PROBLEMS)}",
         label=attempt.outcome.origins | read,
     )
-    return replace(attempt, outcome=outcome, may_retry=True)
+    return replace(attempt, outcome=outcome)
 
 
 def _brief(equipment: Equipment, job: Job[WorkerStep], outcome: Outcome, under: Under) -> Brief:

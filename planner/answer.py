@@ -23,6 +23,7 @@ from .desk import Desk
 from .markdown import LONGEST, cleaned, plain_line, urls_in
 from .plan import AnyStep
 from .progress import Progress
+from .reading import read_texts
 from .unended import Unended
 
 SECONDS = 120.0
@@ -46,21 +47,25 @@ class Picture:
     """What an answer is made of: every step that the run's plan had, with what became of it.
 
     `replaced` are those that a revision dropped and whose end does not count; `unended` those without an outcome.
+    `cut_short` says by which limit the run was, if one ended it.
     """
 
     goal: str
     steps: tuple[tuple[AnyStep, Outcome | None], ...]
     replaced: frozenset[str] = frozenset()
     unended: Mapping[str, Unended] = field(default_factory=dict[str, Unended])
+    cut_short: str = ""
 
     @classmethod
-    def of(cls, goal: str, progress: Progress | None, unended: Mapping[str, Unended]) -> "Picture":
+    def of(
+        cls, goal: str, progress: Progress | None, *, unended: Mapping[str, Unended], cut_short: str = ""
+    ) -> "Picture":
         if progress is None:
-            return cls(goal, ())
+            return cls(goal, (), cut_short=cut_short)
         gone = frozenset(progress.every) - frozenset(progress.plan.by_id) - frozenset(unended)
         steps = [(step, progress.outcomes.get(id_)) for id_, step in progress.every.items()]
         told = tuple((step, outcome) for step, outcome in steps if step.id not in gone or outcome is not None)
-        return cls(goal, told, gone - frozenset(progress.counting), unended)
+        return cls(goal, told, gone - frozenset(progress.counting), unended, cut_short)
 
     def status(self, step: AnyStep, outcome: Outcome | None) -> str:
         """What became of a step, in a few words."""
@@ -101,9 +106,7 @@ async def written(journal: RunJournal, desk: Desk, picture: Picture, *, seconds:
         await journal.warn(f"the answer was put together without a model: {why}")
         return by_code(picture)
     text = str(reply.get("answer") or "").strip()
-    caveats = tuple(
-        plain_line(str(caveat), longest=400) for caveat in reply.get("caveats") or () if str(caveat).strip()
-    )
+    caveats = [plain_line(caveat, longest=400) for caveat in read_texts(reply.get("caveats"))]
     return _result(picture, text, caveats) if text else by_code(picture)
 
 
@@ -115,7 +118,8 @@ def by_code(picture: Picture) -> Result:
 
 
 def _result(picture: Picture, text: str, caveats: Sequence[str]) -> Result:
-    caveats = (*caveats, *_undone(picture))
+    # Ours come first: what is cut where they grow too long are a model's.
+    caveats = (*filter(None, [picture.cut_short]), *_undone(picture), *caveats)
     known = picture.known_urls
     notes = cleaned("\n".join(f"- {caveat}" for caveat in caveats), known=known, longest=LONGEST // 3)
     tail = f"\n\n**Please note**\n\n{notes}" if notes else ""

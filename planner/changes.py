@@ -12,6 +12,7 @@ from journal.values import Json, JsonObject
 from .checker import Bounds, check_plan
 from .plan import AnyStep, PlanError
 from .progress import BLOCKING, Change, Decision, Progress
+from .reading import read_texts
 
 _DROPPABLE = frozenset({"pending", "waiting", "failed", "partial", "refused"})
 _DECISIONS: tuple[Decision, ...] = ("continue", "revise", "finish")
@@ -34,7 +35,7 @@ class Ground:
 def check_change(reply: JsonObject, ground: Ground, *, asks: int) -> Change:
     """The decision that a reply holds. Raises PlanError with everything that speaks against it."""
     decision, reason = reply.get("decision"), str(reply.get("reason") or "")[:500]
-    drop = tuple(dict.fromkeys(map(str, reply.get("drop") or ())))
+    drop = tuple(dict.fromkeys(read_texts(reply.get("drop"))))
     if decision == "continue":
         return Change("continue", reason, asks=asks)
     if decision == "finish":
@@ -44,6 +45,8 @@ def check_change(reply: JsonObject, ground: Ground, *, asks: int) -> Change:
         return Change("finish", reason, unended if _may_all_go(unended, ground) else (), asks=asks)
     if decision != "revise":
         raise PlanError([f"decision {decision!r} is unknown; use one of {', '.join(_DECISIONS)}"])
+    if reply.get("drop") and not drop:
+        raise PlanError(["drop must be a list of ids of steps"])
     return _revision(reply.get("add") or [], drop, ground, Change("revise", reason, drop, asks=asks))
 
 

@@ -72,7 +72,9 @@ Entry: TypeAlias = Ended | Widened | Raised | Reopened
 def read_entry(data: Json) -> Entry:
     """An entry as the journal holds it."""
     if "step" in data:
-        return Ended(Outcome.from_json(data["outcome"]), data["limit"])
+        outcome, limit = Outcome.from_json(data["outcome"]), data["limit"]
+        # An entry of an earlier release says whose limit it was only here.
+        return Ended(replace(outcome, over_budget=outcome.over_budget or limit is not None), limit)
     if "widen" in data:
         return Widened(data["widen"], tuple(data["drop"]))
     if "raise" in data:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from downstream.gate.policy import idle_waivers
+from downstream.model_port import Role
+from downstream.models.door import Account
 from downstream.policy_settings import PolicySettings
 from downstream.tools import Tool
 from executors.contract import Execute
@@ -33,12 +35,18 @@ class Catalogue(Protocol):
         ...
 
 
+def _any_model(role: Role, account: Account) -> str:
+    """One model for everything, whichever that is."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Desk:
     """Everything that a drive needs besides its journal. `notes` are the operator's words to the planner.
 
     `denied` says whether the policy never lets a tool be called; `warnings` are sentences that every run carries.
-    `pending_seconds` is how long a question of this floor waits for a person.
+    `pending_seconds` is how long a question of this floor waits for a person. `model_for` names the model that would be
+    asked first, and raises NoModel.
     """
 
     ask: Ask
@@ -52,6 +60,7 @@ class Desk:
     warnings: tuple[str, ...] = ()
     pending_seconds: float = 86_400.0
     policy: PolicySettings = field(default_factory=PolicySettings)
+    model_for: Callable[[Role, Account], str] = _any_model
 
     def budget_of(self, run: Run) -> BudgetSettings:
         """The settings' budget with the limits that this run was given."""

@@ -15,7 +15,7 @@ from journal.errors import Fenced, MemoMismatch, StoreError
 from journal.events import NewEvent
 
 from .chronicle import Chronicle, Ended
-from .halts import Halts
+from .halts import Halts, limit_of
 from .plan import AnyStep
 from .revise import Standing
 from .watch import LOOK_SECONDS, Interrupted, watched
@@ -74,7 +74,8 @@ class _Dispatcher:
         self._group = group
         await self.chronicle.go_on()
         while True:
-            await self.halts.settle_revision(self.standing())
+            await self.halts.settle_revision()
+            self._forget_dropped()
             self._start_ready()
             if self.running:
                 await self._take(await self._receive.receive())
@@ -115,13 +116,10 @@ class _Dispatcher:
         try:
             await self._show_start(step)
             end = await self.chronicle.desk.execute(self.journal, self.progress.assignment(step))
-        except (Fenced, MemoMismatch, StoreError) as error:
-            end = error
         except Exception as error:  # one step may break without its siblings
-            log.exception("step_broke", extra={"run": self.journal.run.id, "step": step.id})
-            end = _fatal(error) or Outcome(
-                step.id, "failed", problem=f"an unexpected error stopped the step ({type(error).__name__}); see the log"
-            )
+            end = _fatal(error) or _broken(step.id, error)
+            if isinstance(end, Outcome):
+                log.exception("step_broke", extra={"run": self.journal.run.id, "step": step.id})
         self._send.send_nowait((step.id, end))
 
     async def _show_start(self, step: AnyStep) -> None:
@@ -146,13 +144,12 @@ class _Dispatcher:
             raise end
 
     async def _end(self, step: AnyStep, outcome: Outcome) -> None:
-        limit = await self.halts.limit_of(step, outcome)
+        limit = limit_of(outcome)
         if limit is not None and self.halts.may_raise:
             self.halts.hold(outcome, limit)
             await self.journal.put_step_status(step.id, "waiting")
         else:
             await self.chronicle.add(Ended(outcome, limit))
-            self._forget_dropped()
 
     def _forget_dropped(self) -> None:
         for step_id in [id_ for id_ in self.waiting if id_ not in self.progress.plan.by_id]:
@@ -167,10 +164,11 @@ class _Dispatcher:
             return
         if any(action.step is None and not action.handled and action.state in _UNSEEN for action in actions):
             self._poke()
-        for step_id in [id_ for id_ in self.waiting if id_ not in self.progress.leaving]:
+        plan, leaving = self.progress.plan.by_id, self.progress.leaving
+        for step_id in [id_ for id_ in self.waiting if id_ in plan and id_ not in leaving]:
             if self._may_go_on(step_id, actions):
                 del self.waiting[step_id]
-                self._start(self.progress.every[step_id])
+                self._start(plan[step_id])
 
     def _poke(self) -> None:
         if self._receive.statistics().current_buffer_used == 0:
@@ -214,3 +212,8 @@ def _fatal(error: BaseException) -> Fatal | None:
         return error
     inner: Sequence[BaseException] = getattr(error, "exceptions", ())
     return next((found for one in inner if (found := _fatal(one)) is not None), None)
+
+
+def _broken(step_id: str, error: Exception) -> Outcome:
+    said = f"an unexpected error stopped the step ({type(error).__name__}); see the log"
+    return Outcome(step_id, "failed", problem=said)

@@ -23,7 +23,7 @@ from .answer import SECONDS, Picture, Result, by_code, written
 from .chronicle import Chronicle
 from .desk import Desk
 from .dispatch import dispatch
-from .endings import Close, end_of
+from .endings import Close, cut_short, end_of
 from .halts import Halts
 from .markdown import plain_line
 from .plan import Plan, PlanError
@@ -131,12 +131,14 @@ class RunDrive:
                     return Close("deadline")
                 case "deadline":
                     await self._note_unknowns()
+                    await self._show_stopped()
                     halts.out_of_time = True
 
     async def finish(self, close: Close) -> None:
         await self._note_unknowns()
         unended = {} if self.progress is None else await unended_steps(self.journal, self.progress)
-        picture = Picture.of(self.journal.run.goal, self.progress, unended)
+        said = "" if close.cause == "cancelled" else cut_short(self.progress, close)
+        picture = Picture.of(self.journal.run.goal, self.progress, unended=unended, cut_short=said)
         result = await self._answer(close, picture)
         if result is None:
             close, result = Close("cancelled"), by_code(picture)
@@ -153,6 +155,12 @@ class RunDrive:
                 await self.journal.lose_call(intent.key)
             if intent.state in ("begun", "unknown"):
                 await ask_what_became(self.journal, replace(intent, state="unknown"))
+
+    async def _show_stopped(self) -> None:
+        """Steps that the deadline stopped wait for a word about it, which may take a day."""
+        for row in await self.journal.steps():
+            if row.status == "running":
+                await self.journal.put_step_status(row.id, "waiting")
 
     async def _answer(self, close: Close, picture: Picture) -> Result | None:
         """The answer; None if the run was cancelled meanwhile."""

@@ -54,6 +54,14 @@ def end_of(progress: Progress | None, close: Close, *, revisions: int) -> End:
     return _end(progress, status, "error", f"{_ERRORS.get(close.cause, _NOT_ALL)} {close.why}")
 
 
+def cut_short(progress: Progress | None, close: Close) -> str:
+    """One sentence about the limit that brought the run to its end; empty where none did."""
+    limit = _limit(progress, close)
+    if limit == _DEADLINE:
+        return "The time of the run was used up (budget.seconds)."
+    return f"A limit of the budget was reached (budget.{limit})." if limit is not None else ""
+
+
 def _done(progress: Progress | None) -> str:
     outcomes = [] if progress is None else list(progress.outcomes.values())
     if any(outcome.status != "succeeded" for outcome in outcomes):
@@ -67,11 +75,10 @@ def _from_outside(progress: Progress | None, close: Close) -> End | None:
     if close.cause == "cancelled":
         return _end(progress, "cancelled", "cancelled", "The run was cancelled.")
     limit = _limit(progress, close)
-    if limit == _DEADLINE:
-        return _end(progress, "partial", "deadline", "The time of the run was used up (budget.seconds).")
-    if limit is not None:
-        return _end(progress, "partial", "budget", f"A limit of the budget was reached (budget.{limit}). {close.why}")
-    return None
+    if limit is None:
+        return None
+    said = f"{cut_short(progress, close)} {close.why}"
+    return _end(progress, "partial", "deadline" if limit == _DEADLINE else "budget", said)
 
 
 def _end(progress: Progress | None, status: RunStatus, stop_reason: StopReason, said: str) -> End:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from downstream.budget import within_budget
 from downstream.model_port import ModelFailed, Place
+from downstream.models.door import Account, NoModel
 from downstream.models.estimate import worst_prompt
 from downstream.models.structured import NoReply, Question
 from downstream.tools import Tool
@@ -41,7 +42,7 @@ _SHORTEST = 1_000
 _CONTEXT = 40_000
 _ERRORS = 40
 _HOPELESS: frozenset[str] = frozenset({"auth", "quota", "rate", "overload", "transport", "timeout", "script", "price"})
-"""Failures of the planner's model with which a worker would hardly fare better."""
+"""Failures of the planner's model with which a worker of the same model would hardly fare better."""
 _STEPS: TypeAdapter[tuple[AnyStep, ...]] = TypeAdapter(tuple[Step, ...])
 
 
@@ -111,6 +112,9 @@ def _accepted(made: Made) -> NewEvent:
 
 
 async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
+    plan = _fallback(journal, bounds)
+    if (whole := len(journal.run.context)) > _CONTEXT:
+        await journal.warn(f"only the first {_CONTEXT:,} of the context's {whole:,} characters are used to plan")
     talk = _Talk(journal, desk, bounds)
     for number in range(1, TRIES + 1):
         try:
@@ -120,14 +124,13 @@ async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
             break
         except ModelFailed as error:
             await journal.warn(f"the planner gave no plan: {cut(str(error), 300)}")
-            if error.kind in _HOPELESS:
+            if error.kind in _HOPELESS and not _fares_better(error, desk, bounds, step=plan):
                 raise
             break
         checked = await _checked(journal, reply, bounds, number=number)
         if isinstance(checked, Plan):
             return Made(checked, "planner")
         talk.go_on(reply, _errors_text(checked))
-    plan = _fallback(journal, bounds)
     await journal.warn(f"there was no valid plan, so worker {plan.worker!r} works on the goal as one step")
     return Made(Plan((plan,)), "fallback")
 
@@ -173,7 +176,7 @@ class _Talk:
         prompt = worst_prompt(asked.asked("schema"))
         asked = await _fitted(journal, asked, prompt)
         # Once a person raises a limit, the planner is asked after all.
-        bounded, ask = under_limits(key, journal.limits), partial(self.desk.ask, journal, key, asked)
+        bounded, ask = under_limits(key, journal), partial(self.desk.ask, journal, key, asked)
         in_time = partial(self._patience.within, key, asked.meaning, ask)
         try:
             return await within_budget(journal, bounded, asked.meaning, in_time)
@@ -210,6 +213,16 @@ def _fallback(journal: RunJournal, bounds: Bounds) -> WorkerStep:
     name = configured[0] if configured else OPERATOR.name
     task = task_of(journal.run.goal, journal.run.context)
     return WorkerStep(id="goal", kind="worker", title=WHOLE_GOAL, worker=name, task=task)
+
+
+def _fares_better(error: ModelFailed, desk: Desk, bounds: Bounds, *, step: WorkerStep) -> bool:
+    """Whether the step's worker asks another model than the planner. What a script lacks is to be said loudly."""
+    worker = bounds.workers.get(step.worker, OPERATOR)
+    account = Account(worker=worker.name, model=worker.model)
+    try:
+        return error.kind != "script" and desk.model_for("worker", account) != desk.model_for("planner", Account())
+    except NoModel:
+        return False
 
 
 def task_of(goal: str, context: str) -> str:

@@ -135,6 +135,7 @@ class Progress:
         """A person decided on the revision that waits; `drop` is what may still be dropped of what it drops."""
         assert self.pending is not None
         change, self.pending = self.pending[1], None
+        self.leaving = frozenset()
         if approved:
             self._rebuild(Change("revise", drop=drop, add=change.add))
 

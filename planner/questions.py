@@ -61,11 +61,16 @@ def widen_question(
     )
 
 
+def budget_key(limit: str, number: str) -> str:
+    """The key of the question about a limit; `number` counts what was raised so far."""
+    return f"budget.{limit}.{number}"
+
+
 def budget_question(run_id: str, number: str, limit: str, *, amount: float, seconds: float) -> NewAction:
     """Whether a limit that was reached is raised once by the settings' amount."""
     arguments: JsonObject = {"limit": limit, "add": amount}
     return NewAction(
-        key=f"budget.{limit}.{number}",
+        key=budget_key(limit, number),
         kind="budget",
         level="person",
         question=f"The budget {limit} is used up. Add {amount:g} once, or finish with what there is?",

@@ -99,6 +99,12 @@ def _name(fields: JsonObject, number: int) -> str:
     return fields["id"] if isinstance(fields.get("id"), str) else str(number)
 
 
+def read_texts(raw: Json) -> list[str]:
+    """What was asked for as a list of texts: one text alone is a list of it; what is neither says nothing."""
+    texts = [raw] if isinstance(raw, str) else raw if is_array(raw) else []
+    return [str(text) for text in texts if text is not None and str(text).strip()]
+
+
 def closest(wanted: str, known: Iterable[str]) -> str:
     """A suggestion for a name that does not exist."""
     names = list(known)

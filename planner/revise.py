@@ -79,7 +79,8 @@ async def decide(journal: RunJournal, desk: Desk, scene: Scene) -> Change:
         return Change.from_json(found.value)
 
     async def look() -> Json:
-        return snapshot(scene)
+        done = [(each.step, each.tool) for each in await journal.intents() if each.state == "done" and not each.past]
+        return snapshot(scene, done)
 
     seen = await journal.memo(f"{key}/snapshot", Meaning("snapshot", scene.number), look)
     change = await _asked(journal, desk, scene, seen=seen)
@@ -91,17 +92,26 @@ async def decide(journal: RunJournal, desk: Desk, scene: Scene) -> Change:
     return change
 
 
-def snapshot(scene: Scene) -> JsonObject:
-    """What the reviser sees of the run: the plan, and typed facts about its steps; no result and no tool's words."""
+def snapshot(scene: Scene, done: Sequence[tuple[str, str]] = ()) -> JsonObject:
+    """What the reviser sees of the run: the plan, and typed facts about its steps; no result and no tool's words.
+
+    `done` are the calls with an effect that were made so far, each a step and a tool.
+    """
     progress, standing = scene.progress, scene.standing()
     steps: list[JsonObject] = []
     for step in progress.plan.steps:
         outcome = progress.outcomes.get(step.id)
         said: JsonObject = {"step": step.model_dump(mode="json", exclude_defaults=True)}
         said["status"] = standing.status(step.id, outcome)
-        steps.append(said | (_facts(step.kind, outcome) if outcome is not None else {}))
+        tools = [tool for id_, tool in done if id_ == step.id]
+        steps.append(said | (_facts(step.kind, outcome) if outcome is not None else _so_far(tools)))
     comments = [comment.text for comment in scene.trigger.comments]
     return {"steps": steps, "reasons": list(scene.trigger.reasons), "comments": comments}
+
+
+def _so_far(tools: Sequence[str]) -> JsonObject:
+    """What a step that has not ended did by now: dropped, it leaves that behind."""
+    return {"changed_something": True, "done_by_now": list(tools)} if tools else {}
 
 
 def _facts(kind: str, outcome: Outcome) -> JsonObject:

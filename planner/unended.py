@@ -24,27 +24,35 @@ class Unended:
 
 
 async def unended_steps(journal: RunJournal, progress: Progress) -> dict[str, Unended]:
-    """By id the steps without an outcome; of those that a revision dropped, only the ones with a lost call."""
+    """By id the steps without an outcome; of those that a revision dropped, only the ones that sent a call."""
     rows = {row.id: row for row in await journal.steps()}
     lost, done = await _calls(journal)
+    asks = {action.step for action in await journal.actions() if not action.handled}
     told: dict[str, Unended] = {}
     for id_, step in progress.every.items():
-        if id_ in progress.outcomes or (id_ not in progress.plan.by_id and id_ not in lost):
+        planned = id_ in progress.plan.by_id
+        if id_ in progress.outcomes or not (planned or id_ in lost or id_ in done):
             continue
-        if id_ in lost:
-            actions = f"action{'s' if len(lost[id_]) > 1 else ''} {', '.join(lost[id_])}"
-            told[id_] = Unended(f"begun; nobody knows whether it ran ({actions})", began=True, lost=True)
-        elif id_ in done:
-            told[id_] = Unended(f"cut short by the end of the run; done by then: {', '.join(done[id_])}", began=True)
+        if id_ in lost or id_ in done:
+            told[id_] = _sent(lost.get(id_, []), done.get(id_, []), planned=planned)
         else:
-            told[id_] = _harmless(progress, step, rows.get(id_))
+            told[id_] = _harmless(progress, step, rows.get(id_), asks=id_ in asks)
     return told
 
 
-def _harmless(progress: Progress, step: AnyStep, row: StepRow | None) -> Unended:
+def _sent(lost: list[str], done: list[str], *, planned: bool) -> Unended:
+    said = "cut short by the end of the run" if planned else "dropped by a revision"
+    if lost:
+        said = f"begun; nobody knows whether it ran (action{'s' if len(lost) > 1 else ''} {', '.join(lost)})"
+    parts = [said, f"done by then: {', '.join(done)}"] if done else [said]
+    return Unended("; ".join(parts), began=True, lost=bool(lost))
+
+
+def _harmless(progress: Progress, step: AnyStep, row: StepRow | None, *, asks: bool) -> Unended:
     if row is None or row.started_at is None:
         return Unended(progress.why_not_run(step))
-    if step.kind == "call" and row.status == "waiting":
+    # One that the deadline stopped waits too, for a word about that.
+    if step.kind == "call" and row.status == "waiting" and asks:
         return Unended(WAITED, began=True)
     return Unended("cut short by the end of the run", began=True)
 

@@ -91,6 +91,19 @@ async def test_a_long_history_is_condensed_seldom_and_in_large_bites_and_what_wa
         assert last[-1].startswith('[c_1190]\n<data from="notes.search">\nanswer to q19.')
 
 
+async def test_a_result_that_is_nested_too_deeply_to_be_parsed_is_taken_out_as_text(tmp_path: Path) -> None:
+    def deep(made: ToolCall) -> Called:
+        return called(made, "[" * LONG + made.arguments.data["query"], value=Value({}, frozenset({"private:notes"})))
+
+    end = report(("The first says so.", ["c_110"]))
+    async with open_bench(tmp_path, say=turns(end=end), act=deep, tools=TOOLS, workers=MANY) as bench:
+        bench.window = WINDOW
+        assert (await bench.outcome(worker_step())).status == "succeeded"
+        assert await condensings(bench)
+        kept = await bench.store.artifacts.of_run(bench.run_id)
+        assert {artifact.media_type for artifact in kept} == {"text/plain"}
+
+
 async def test_a_worker_reads_what_was_dropped_again_by_its_handle(tmp_path: Path) -> None:
     def say(request: ModelRequest) -> ModelReply:
         turn = request.place.turn

@@ -11,6 +11,7 @@ from planner_rig import Steps, approval, asks_first, call, ending, failed, open_
 from downstream.door import Waiting
 from executors.contract import Assignment, Outcome, Source
 from journal.actions import Decision, NewAction
+from journal.errors import MemoMismatch
 from journal.run_journal import RunJournal
 from planner.settings import BudgetSettings
 
@@ -89,6 +90,26 @@ async def test_a_broken_step_is_a_failed_outcome_and_its_sibling_keeps_its_resul
         assert (run.status, run.stop_reason) == ("partial", "error")
         assert steps["a"] == ("failed", "an unexpected error stopped the step (KeyError); see the log")
         assert (steps["b"][0], steps["c"]) == ("succeeded", ("skipped", "not run: it needs a"))
+
+
+async def test_what_ends_the_drive_does_so_also_from_inside_a_group_and_is_no_broken_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def mismatch(journal: RunJournal, assignment: Assignment) -> Outcome:
+        error = MemoMismatch("step.a/call", recorded="call(1)", now="call(2)")
+        raise ExceptionGroup("several", [ValueError("other"), ExceptionGroup("inner", [error])])
+
+    async def breaks(journal: RunJournal, assignment: Assignment) -> Outcome:
+        raise ExceptionGroup("several", [KeyError("typo")])
+
+    async with open_rig(tmp_path) as rig:
+        rig.revise = "never"
+        rig.steps = Steps({"a": mismatch, "b": breaks})
+        run = await rig.run([call("a", "b", "c", optional=True), call("b", optional=True), call("c")])
+        assert str(run.message).startswith("The run cannot be replayed")
+        broken = [record for record in caplog.records if record.message == "step_broke"]
+        assert [record.__dict__["step"] for record in broken] == ["b"]
+        assert [record.exc_info is not None for record in broken] == [True]
 
 
 async def test_a_run_that_called_no_tool_says_so_whatever_its_steps_claim(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import anyio
 import pytest
 from planner_rig import LIMITS, TOOLS, call, open_rig, tool
 
-from downstream.model_port import ModelFailed
+from downstream.model_port import FailureKind, ModelFailed, Role
+from downstream.models.door import Account, NoModel
 from downstream.models.schemas import for_reply
 from downstream.models.structured import NoReply
 from downstream.policy_settings import PolicyRule, PolicySettings
@@ -19,6 +20,7 @@ from journal.actions import Decision
 from journal.errors import BudgetReached
 from journal.ledger import Amount, Reservation, Spent
 from journal.run_journal import RunJournal
+from journal.runs import NewRun
 from planner.asking import PLAN, plan_form
 from planner.cards import tool_line, tools_to_show, worker_card
 from planner.drive import make_drive
@@ -110,6 +112,47 @@ async def test_a_planner_without_a_working_model_ends_the_run_with_a_clear_warni
         assert run.warnings == ("the planner gave no plan: model m: 401; set ANTHROPIC_API_KEY",)
         assert run.message == "There is no plan for this goal. The planner's model gave no reply; `warnings` says why."
         assert run.answer == "Nothing was found: no step gave a result."
+
+
+def one_model_each(role: Role, account: Account) -> str:
+    if role == "worker" and account.worker == "nobody":
+        raise NoModel(role)
+    return account.model or f"test/{role}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "worker", "calls"),
+    [
+        ("rate", WorkerSettings(name="mine"), ["goal"]),
+        ("auth", WorkerSettings(name="mine", model="test/other"), ["goal"]),
+        ("auth", WorkerSettings(name="mine", model="test/planner"), []),
+        ("auth", WorkerSettings(name="nobody"), []),
+        ("script", WorkerSettings(name="mine"), []),
+    ],
+    ids=["the role's", "the worker's own", "the same", "none", "a script"],
+)
+async def test_where_only_the_planners_model_fails_a_worker_of_another_model_gets_the_goal(
+    tmp_path: Path, kind: FailureKind, worker: WorkerSettings, calls: list[str]
+) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.workers = (worker, *built_in_workers()[-1:])
+        rig.models.plans = [ModelFailed("test/planner", kind, "it gave no reply")]
+        run_id = await rig.new_run()
+        await make_drive(replace(rig.desk, model_for=one_model_each))(await rig.take(run_id))
+        run = await rig.store.run(run_id)
+        assert (run.status, rig.steps.calls) == ("succeeded" if calls else "failed", calls)
+        assert run.warnings[0] == "the planner gave no plan: model test/planner: it gave no reply"
+
+
+@pytest.mark.parametrize(("length", "warned"), [(40_000, False), (40_001, True)])
+async def test_a_context_that_is_cut_to_plan_is_warned_of(tmp_path: Path, length: int, warned: bool) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [GOOD]
+        new = NewRun("me", "fp", "/settings.yaml", "find the budget", "user", "x" * length, {})
+        run_id, _ = await rig.store.create_or_attach(new, driver="d")
+        run = await rig.drive(run_id)
+        told = ("only the first 40,000 of the context's 40,001 characters are used to plan",)
+        assert (run.status, run.warnings) == ("succeeded", told if warned else ())
 
 
 @pytest.mark.parametrize(

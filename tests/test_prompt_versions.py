@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executing import called, limited, open_bench, prose, report, tool, turns, uses, worker_step
 from products import call_step, open_test_product, script
 from run_at_hand import RunAtHand, open_run
 
@@ -48,8 +49,35 @@ async def test_the_events_of_a_run_name_the_wording_of_every_request(tmp_path: P
     assert {(data["role"], data["prompt"]) for data in called} == {
         *((role, versions_of(f"{planner}/{role}.md")) for role in ("planner", "reviser", "answer")),
         *((role, versions_of(f"{executors}/{role}.md")) for role in ("worker", "reviewer", "compose")),
+        ("worker", versions_of(f"{executors}/worker.md", f"{executors}/no_call.md")),
         ("worker", versions_of(f"{executors}/worker.md", f"{executors}/next_action.md")),
     }
+
+
+SEARCH = ("notes__search", {"query": "budget"})
+FOUND = report(("x", ["c_120"]))
+
+
+@pytest.mark.parametrize(
+    ("replies", "named"),
+    [
+        ([prose("Hm."), uses(SEARCH), FOUND], ["", "no_call", "no_call"]),
+        ([replace(prose("Hm."), finish="length"), uses(SEARCH), FOUND], ["", "cut_off", "cut_off"]),
+        ([prose("Hm."), uses(SEARCH), report(), FOUND], ["", "no_call", "no_call", "no_call repair"]),
+        ([uses(SEARCH), prose("Hm."), uses(SEARCH), uses(SEARCH)], ["", "", "no_call", "no_call", "no_call last_turn"]),
+        ([prose("Hm."), prose("Hm.")], ["", "no_call", "next_action"]),
+    ],
+    ids=["no call", "cut off", "repair", "last turn", "begun again"],
+)
+async def test_a_request_names_the_reminders_that_stand_in_its_history(
+    tmp_path: Path, replies: list[ModelReply], named: list[str]
+) -> None:
+    tools, workers = [tool("notes.search")], [limited(turns=4)]
+    async with open_bench(tmp_path, say=turns(*replies), act=called, tools=tools, workers=workers) as bench:
+        bench.retries = 0
+        await bench.outcome(worker_step())
+        prompts = [request.prompt for request in bench.requests]
+    assert prompts[: len(named)] == [versions("worker", *names.split()) for names in named]
 
 
 async def ask(run: RunAtHand, prompt: str, asked: list[ModelRequest]) -> Any:

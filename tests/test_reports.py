@@ -101,12 +101,18 @@ def test_data_is_held_against_the_steps_output(data: dict[str, Any], problems: t
     assert check_report(DONE | data, expected(output=OUTPUT)).problems == problems
 
 
+def test_data_that_does_not_fit_the_output_is_not_handed_on() -> None:
+    fitting, other = (check_report(DONE | {"data": {"count": n}}, expected(output=OUTPUT)) for n in (2, "lots"))
+    assert (fitting.report.data, other.report.data) == ({"count": 2}, None)
+    assert other.problems == ("data.count: 'lots' is not of type 'integer'",)
+
+
 @pytest.mark.parametrize(
     ("output", "said"),
     [
         ({"type": "nonsense"}, "is not a JSON Schema"),
         ({"$ref": "http://127.0.0.1:1/schema.json"}, "cannot be used"),
-        ({"properties": {"count": {"pattern": "("}}}, "is not a JSON Schema"),
+        ({"properties": {"count": {"pattern": "("}}}, "cannot be used"),
     ],
     ids=["no schema", "elsewhere", "broken pattern"],
 )
@@ -118,10 +124,23 @@ def test_an_output_schema_that_cannot_be_used_is_a_problem_and_nothing_is_fetche
 
 
 @pytest.mark.parametrize(
-    ("written", "confidence"), [("0.4", 0.4), (7, 1.0), (-1, 0.0), ("sure", 1.0), (None, 1.0)], ids=str
+    ("written", "confidence"),
+    [(0.3, 0.3), ("0.4", 0.4), ("80 %", 0.8), ("35%", 0.35), (7, 1.0), (-1, 0.0), ("", 1.0), (None, 1.0)],
+    ids=str,
 )
 def test_confidence_is_read_with_patience(written: Any, confidence: float) -> None:
     assert check_report(DONE | {"confidence": written}, expected()).report.confidence == confidence
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["low", "nan", "very low %", [], {"of": 1}, 10**400, -(10**400)],
+    ids=["word", "nan", "no number before %", "list", "object", "huge", "huge below"],
+)
+def test_a_confidence_that_cannot_be_read_is_none_and_loses_nothing_else(written: Any) -> None:
+    checked = check_report(DONE | {"confidence": written}, expected())
+    assert (checked.report.confidence, checked.problems) == (0.0, ())
+    assert checked.report.findings == (Finding(claim="It is there.", evidence=("c_a",), supported=True),)
 
 
 def test_long_and_odd_fields_are_made_fit() -> None:

@@ -27,7 +27,7 @@ async def test_a_failed_attempt_without_effects_is_made_again_with_its_error_as_
     async with open_bench(tmp_path, say=failing_first, act=called, tools=[tool("notes.search")]) as bench:
         outcome = await bench.outcome(worker_step())
         assert (outcome.status, outcome.attempts, outcome.problem) == ("succeeded", 2, None)
-        assert [finding.claim for finding in outcome.findings] == ["new"]
+        assert [finding.claim for finding in outcome.findings] == ["new", "old"]
         told = texts(bench.requests[2], "user")
         assert 'failed:\n<data from="attempt">\nthe worker reports that it is blocked\n</data>' in told
         assert [call.origin for call in bench.sent] == ["worker", "retry"]
@@ -50,6 +50,22 @@ async def test_what_a_failed_attempt_found_is_kept_when_the_next_fails_too(tmp_p
         )
 
 
+@pytest.mark.parametrize("status", ["done", "blocked"])
+async def test_of_equal_claims_of_two_attempts_the_one_that_is_borne_out_is_kept(tmp_path: Path, status: str) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.place.attempt == 1:
+            return failing_first(request)
+        return turns(uses(SEARCH), report(("new", ["c_210"]), ("old", []), status=status))(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=[tool("notes.search")]) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert outcome.attempts == 2
+        assert outcome.findings == (
+            Finding(claim="new", evidence=("c_210",), supported=True),
+            Finding(claim="old", evidence=("c_110",), supported=True),
+        )
+
+
 async def test_an_attempt_in_which_something_was_changed_is_not_made_again(tmp_path: Path) -> None:
     def act(call: ToolCall) -> Called:
         return called(call, effect=True)
@@ -57,6 +73,37 @@ async def test_an_attempt_in_which_something_was_changed_is_not_made_again(tmp_p
     async with open_bench(tmp_path, say=failing_first, act=act, tools=[tool("notes.search")]) as bench:
         outcome = await bench.outcome(worker_step())
         assert (outcome.status, outcome.attempts, outcome.effects) == ("failed", 1, ("notes.search c_110",))
+
+
+async def test_an_attempt_whose_changes_may_be_made_again_is_made_again_and_they_are_told(tmp_path: Path) -> None:
+    def act(call: ToolCall) -> Called:
+        return called(call, changed=True)
+
+    async with open_bench(tmp_path, say=failing_first, act=act, tools=[tool("notes.search")]) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.attempts) == ("succeeded", 2)
+        assert outcome.effects == ("notes.search c_110", "notes.search c_210")
+
+
+async def test_a_worker_that_wrote_what_may_be_written_again_is_not_said_to_have_changed_nothing(
+    tmp_path: Path,
+) -> None:
+    say = turns(uses(SEARCH), report(("x", ["c_110"]), summary="I wrote the file."))
+    used = tool("notes.search", "write", idempotent=True)
+    async with open_bench(tmp_path, say=say, act=lambda call: called(call, changed=True), tools=[used]) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.summary, outcome.effects) == ("I wrote the file.", ("notes.search c_110",))
+
+
+async def test_an_attempt_with_a_call_that_nobody_decided_in_time_is_not_made_again(tmp_path: Path) -> None:
+    say = turns(uses(SEARCH), report(status="blocked", summary="Nobody decided."))
+
+    def act(call: ToolCall) -> Called:
+        return called(call, "no decision in 24 h", ok=False, lapsed=True)
+
+    async with open_bench(tmp_path, say=say, act=act, tools=[tool("notes.search")]) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, outcome.attempts, len(bench.sent)) == ("failed", 1, 1)
 
 
 @pytest.mark.parametrize("status", ["partial", "done"])
@@ -101,6 +148,26 @@ async def test_a_call_that_was_sent_twice_already_is_not_made_by_another_attempt
     ) as bench:
         outcome = await bench.outcome(call_step())
         assert (outcome.status, outcome.attempts, len(bench.sent)) == ("failed", 1, 1)
+
+
+async def test_a_call_that_nobody_decided_in_time_is_not_asked_about_by_another_attempt(tmp_path: Path) -> None:
+    def act(call: ToolCall) -> Called:
+        return called(call, "no decision in 24 h", ok=False, lapsed=True)
+
+    async with open_bench(tmp_path, act=act, tools=[tool("notes.search", "egress")]) as bench:
+        outcome = await bench.outcome(call_step())
+        assert (outcome.status, outcome.attempts, len(bench.sent)) == ("failed", 1, 1)
+        assert outcome.problem == 'notes.search failed: "no decision in 24 h"'
+
+
+async def test_a_failed_call_that_may_be_made_again_is_told_as_what_it_may_have_changed(tmp_path: Path) -> None:
+    used = tool("notes.search", "write", idempotent=True)
+    async with open_bench(
+        tmp_path, act=lambda call: called(call, "gone", ok=False, changed=True), tools=[used]
+    ) as bench:
+        outcome = await bench.outcome(call_step())
+        assert (outcome.status, outcome.attempts) == ("failed", 2)
+        assert outcome.effects == ("notes.search c_10", "notes.search c_20")
 
 
 async def test_a_compose_step_is_asked_again_where_its_model_wrote_nothing(tmp_path: Path) -> None:

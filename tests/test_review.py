@@ -1,12 +1,14 @@
 """A step whose report is reviewed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from executing import Say, called, open_bench, prose, report, texts, tool, turns, uses, worker, worker_step
+from executing import Say, called, limited, open_bench, prose, report, texts, tool, turns, uses, worker, worker_step
 
 from downstream.door import ToolCall, ToolEnd, Waiting
 from downstream.model_port import ModelFailed, ModelReply, ModelRequest
+from executors.contract import Finding
 from executors.settings import REVIEWER
 from journal.values import Json
 
@@ -70,6 +72,12 @@ async def test_without_a_reviewer_in_the_settings_the_built_in_one_is_used(tmp_p
     async with open_bench(tmp_path, say=reviewed_by(review("true")), act=called, tools=TOOLS) as bench:
         assert (await bench.outcome(STEP)).status == "succeeded"
         assert "You check claims against evidence." in texts(bench.requests[2], "system")
+
+
+async def test_a_verdict_written_as_bare_json_counts(tmp_path: Path) -> None:
+    say = reviewed_by(prose('I looked it up. {"accepted": true, "problems": []}'))
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
+        assert ((await bench.outcome(STEP)).status, len(bench.requests)) == ("succeeded", 3)
 
 
 async def test_a_rejected_report_is_a_failed_attempt_and_made_again(tmp_path: Path) -> None:
@@ -151,6 +159,75 @@ async def test_where_no_data_is_handed_on_the_reviewer_sees_claims_only(tmp_path
     async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
         assert (await bench.outcome(STEP)).status == "succeeded"
         assert "Data that is handed on" not in texts(bench.requests[2])
+
+
+async def test_a_verdict_that_the_budget_does_not_let_be_asked_for_again_is_asked_for_once_it_does(
+    tmp_path: Path,
+) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        return reviewed_by(review(True) if request.place.repair else review("perhaps"))(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
+        bench.limits = replace(bench.limits, model_calls=4)
+        outcome = await bench.outcome(STEP)
+        assert (outcome.status, outcome.limit) == ("partial", "model_calls")
+        assert outcome.problem == "the report was not reviewed: stopped at its limit: model_calls"
+        bench.limits = replace(bench.limits, model_calls=80)
+        assert (await bench.outcome(STEP)).status == "succeeded"
+        assert len(bench.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "began"),
+    [
+        (report(("x", ["c_110"]), status="blocked"), "failed", "the worker reports that it is blocked"),
+        (uses(SEARCH), "partial", "stopped at its limit: turns"),
+    ],
+    ids=["says that it failed", "at a limit"],
+)
+async def test_findings_that_were_to_be_reviewed_and_were_not_are_not_supported_and_said_to_be_so(
+    tmp_path: Path, end: ModelReply, status: str, began: str
+) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        return report(("x", ["c_110"])) if request.force else turns(uses(SEARCH), end)(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=[limited(turns=2)]) as bench:
+        bench.retries = 0
+        outcome = await bench.outcome(STEP)
+        assert outcome.findings == (Finding(claim="x", evidence=("c_110",), supported=False),)
+        assert outcome.value is not None
+        assert outcome.value.data["findings"] == [{"claim": "x", "evidence": ["c_110"], "supported": False}]
+        assert (outcome.status, outcome.problem) == (status, f"{began}; its findings were not reviewed")
+        assert {request.role for request in bench.requests} == {"worker"}
+
+
+async def test_claims_that_a_reviewer_rejected_are_gone_once_another_attempt_is_accepted(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.role == "reviewer":
+            return review(request.place.number == 2)
+        number = request.place.attempt
+        return turns(uses(SEARCH), report((f"Claim {number}.", [f"c_{number}10"])))(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
+        outcome = await bench.outcome(STEP)
+        assert (outcome.status, [each.claim for each in outcome.findings]) == ("succeeded", ["Claim 2."])
+
+
+async def test_a_rejected_attempt_is_not_made_again_where_that_would_ask_again_what_nobody_decided(
+    tmp_path: Path,
+) -> None:
+    def act(call: ToolCall) -> ToolEnd:
+        made = called(call)
+        return made if call.tool == "notes.search" else replace(made, ok=False, text="no decision in 24 h", lapsed=True)
+
+    def say(request: ModelRequest) -> ModelReply:
+        if request.role == "reviewer":
+            return review(False)
+        return turns(uses(SEARCH, READ), report(("There is one.", ["c_110"])))(request)
+
+    async with open_bench(tmp_path, say=say, act=act, tools=TOOLS, workers=WORKERS) as bench:
+        outcome = await bench.outcome(worker_step(review=True))
+        assert (outcome.status, outcome.attempts) == ("failed", 1)
 
 
 @pytest.mark.parametrize("status", ["blocked", "failed"])

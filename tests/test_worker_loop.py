@@ -9,6 +9,7 @@ from executing import (
     called,
     last_message,
     open_bench,
+    prose,
     report,
     texts,
     tool,
@@ -230,6 +231,29 @@ async def test_a_report_of_nonsense_fails_the_step(tmp_path: Path) -> None:
         assert (outcome.status, outcome.findings, len(bench.requests)) == ("failed", (), 2)
         assert outcome.problem is not None
         assert "status: must be one of done, partial, blocked, failed" in outcome.problem
+
+
+async def test_data_that_a_worker_quotes_is_not_taken_for_its_report(tmp_path: Path) -> None:
+    quoting = prose('The API says {"status": "ok", "id": 3}. Next I will read it.')
+    say = turns(quoting, uses(SEARCH), report(("x", ["c_120"])))
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        outcome = await bench.outcome(worker_step())
+        assert (outcome.status, len(bench.sent), len(bench.requests)) == ("succeeded", 1, 3)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ['{"status": "Blocked"}', '{"status": "success", "summary": "No access."}', '{"status": "", "findings": []}'],
+    ids=["known status", "summary beside it", "findings beside it"],
+)
+async def test_a_report_written_as_bare_json_is_known_by_its_status_or_by_another_field(
+    tmp_path: Path, written: str
+) -> None:
+    async with open_bench(tmp_path, say=turns(prose(written), report(status="blocked")), tools=TOOLS) as bench:
+        bench.retries = 0
+        outcome = await bench.outcome(worker_step())
+        assert outcome.problem == "the worker reports that it is blocked"
+        assert all(request.place.turn == 1 or request.place.repair for request in bench.requests)
 
 
 async def test_unknown_fields_of_a_report_are_dropped_with_an_event(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from downstream.model_port import Place
 from downstream.tools import HAS_EFFECT
 from executors.attempts import Attempt, Number
 from executors.contract import Outcome
+from executors.findings import without_support
 from executors.job import Equipment, Job
 from executors.material import worker_material
 from executors.review import Under, reviewed
@@ -19,7 +20,7 @@ from journal.run_journal import RunJournal
 from .brief import Brief, Ended
 from .handing_in import submit_report
 from .loop import Loop, open_loop
-from .reports import Checked, Expected, check_report
+from .reports import Checked, Expected, better_of, check_report
 from .verdict import Case, outcome_of
 
 
@@ -39,17 +40,38 @@ async def attempt_worker(
         return ended
     checked = await _checked(step, loop, ended)
     if loop.over_budget is not None:
-        ended = replace(ended, limit=ended.limit or loop.over_budget, over_budget=True)
-    over = ended.over_budget
+        ended = replace(ended, limit=loop.over_budget, over_budget=True)
     could = any(tool.class_ in HAS_EFFECT for tool in brief.tools)
-    outcome = outcome_of(Case(step.id, ended, checked, could))
-    # One that says that it could not do it may well know how to call.
-    claims = checked is not None and checked.report.status == "done"
-    attempt = Attempt(outcome, ended.may_retry, over, uncalled=claims and loop.is_uncalled)
-    if checked is None or ended.limit is not None or attempt.outcome.status not in ("succeeded", "partial"):
+    case = Case(step.id, ended, checked, could)
+    attempt = _attempt(case, is_uncalled=loop.is_uncalled)
+    if not step.review or checked is None:
         return attempt
+    if ended.limit is not None or attempt.outcome.status not in ("succeeded", "partial"):
+        return _not_reviewed(case, checked, attempt)
     under = Under(number, ended.log, checked.report.data)
-    return await reviewed(equipment, journal, job, attempt=attempt, under=under) if step.review else attempt
+    return await reviewed(equipment, journal, job, attempt=attempt, under=under)
+
+
+def _attempt(case: Case, *, is_uncalled: bool) -> Attempt:
+    ended, log = case.ended, case.ended.log
+    # One that says that it could not do it may well know how to call.
+    claims = case.report is not None and case.report.status == "done"
+    return Attempt(
+        outcome_of(case),
+        # What nobody decided would be asked again, and waited for as long again.
+        may_retry=ended.may_retry and not log.lapsed,
+        over_budget=ended.over_budget,
+        uncalled=claims and is_uncalled,
+        harmless=not log.lasting,
+    )
+
+
+def _not_reviewed(case: Case, checked: Checked, attempt: Attempt) -> Attempt:
+    """Where there is no time or no sense in a review, what it should have looked at counts as not supported."""
+    if not checked.report.findings:
+        return attempt
+    outcome = outcome_of(replace(case, checked=checked.with_findings(without_support(checked.report.findings))))
+    return replace(attempt, outcome=replace(outcome, problem=f"{outcome.problem}; its findings were not reviewed"))
 
 
 async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None:
@@ -66,14 +88,8 @@ async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None
     if not checked.problems or ended.limit is not None:
         return checked
     problems = "\n".join(f"- {problem}" for problem in checked.problems)
-    again = await loop.once_more(prompt("repair", problems=problems))
-    mended = None if again is None else check_report(again, expected)
-    return checked if mended is None or _worse(mended, checked) else mended
-
-
-def _worse(mended: Checked, first: Checked) -> bool:
-    """A second report with problems of its own that lost findings of the first."""
-    return bool(mended.problems) and len(mended.report.findings) < len(first.report.findings)
+    again = await loop.once_more(problems)
+    return checked if again is None else better_of(checked, check_report(again, expected))
 
 
 async def _brief(

@@ -82,8 +82,18 @@ class CallLog:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """The calls that changed something or may have: an attempt with any is not made again."""
-        return tuple(f"{end.tool} {end.call}" for end in self.ends if end.effect)
+        """The calls that changed something or may have."""
+        return tuple(f"{end.tool} {end.call}" for end in self.ends if end.effect or end.changed)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether one of them may not be made again: then neither may the attempt."""
+        return any(end.effect for end in self.ends)
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether a call was not made because nobody decided about it in time."""
+        return any(end.lapsed for end in self.ends)
 
     @property
     def refused(self) -> Refused | None:

@@ -35,12 +35,15 @@ class Conversation:
         self.by_grammar = by_grammar
         self.tokens = 0
         self._messages = [Message("user", brief.first_message)]
+        self._reminders: dict[str, None] = {}
+        """The prompts that stand in the history, each once."""
         self._results: dict[int, str] = {}
         """By the number of their message, the calls whose results they are."""
 
     def begin_again(self) -> None:
         """Forget what was said, for a model that has called nothing so far and would only repeat its prose."""
         del self._messages[1:]
+        self._reminders.clear()
 
     def take(self, reply: ModelReply) -> None:
         self.tokens += reply.spent.tokens
@@ -70,8 +73,10 @@ class Conversation:
                 self._messages[number] = replace(self._messages[number], content=text)
         return saved
 
-    def say(self, text: str) -> None:
-        self._messages.append(Message("user", text))
+    def remind(self, name: str, *, first: str | None = None, **values: str) -> None:
+        """Say the prompt of this name, with its values filled in, after `first`."""
+        self._reminders[name] = None
+        self._messages.append(Message("user", "\n".join(filter(None, [first, prompt(name, **values)]))))
 
     def request(self, functions: tuple[Function, ...], style: Style, *, turn: int, repair: int = 0) -> ModelRequest:
         """The next request, offering these functions in that style."""
@@ -79,14 +84,14 @@ class Conversation:
         place = replace(self.brief.place, turn=turn, repair=repair)
         if style == "functions":
             messages = (system, *self._messages)
-            prompts = versions(self.brief.role)
+            prompts = versions(self.brief.role, *self._reminders)
             return ModelRequest(self.brief.role, place, messages, TURN_TOKENS, functions=functions, prompt=prompts)
         listed = "\n".join(
             f"- {each.name}: {each.description}\n  arguments: {json.dumps(each.parameters)}" for each in functions
         )
         told = Message("system", f"{self.brief.system}\n\n{prompt('next_action', functions=listed)}")
         plain = ModelRequest(self.brief.role, place, (told, *map(_as_text, self._messages)), TURN_TOKENS)
-        plain = replace(plain, prompt=versions(self.brief.role, "next_action"))
+        plain = replace(plain, prompt=versions(self.brief.role, "next_action", *self._reminders))
         schema = _next_action(functions, typed=self.by_grammar)
         # Where the server holds it to the functions' own arguments, these need not be told twice.
         form = Form("next_action", schema, dict, is_told=not self.by_grammar)

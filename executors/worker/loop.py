@@ -14,7 +14,7 @@ from executors.job import Equipment, under_limits
 from executors.own_artifacts import OwnArtifacts
 from executors.tool_search import find_tools
 from executors.tools_of_step import StepTools, servers_to_read
-from executors.wording import prompt, quoted
+from executors.wording import quoted
 from journal.errors import BudgetReached
 from journal.events import NewEvent
 from journal.run_journal import RunJournal
@@ -79,9 +79,9 @@ class Loop:
             return self._failed(error)
         return await self._last_turn(limit)
 
-    async def once_more(self, text: str) -> JsonObject | None:
-        """What is handed in after the model was told this; None if nothing is."""
-        self.talk.say(text)
+    async def once_more(self, problems: str) -> JsonObject | None:
+        """What is handed in after the model was told these, one a line; None if nothing is."""
+        self.talk.remind("repair", problems=problems)
         return await self._final("repair.1", turn=self._turn + 1, repair=1)
 
     async def _one_turn(self) -> Ended | Waiting | None:
@@ -135,9 +135,9 @@ class Loop:
             if not self.log.made:
                 self.talk.begin_again()
                 return None
-        told = prompt("cut_off" if reply.finish == "length" else "no_call", ending=self.brief.ending.name)
-        broken = broken_json(reply.text) if reply.finish != "length" else None
-        self.talk.say(f"{broken}\n{told}" if broken else told)
+        is_cut = reply.finish == "length"
+        broken = None if is_cut else broken_json(reply.text)
+        self.talk.remind("cut_off" if is_cut else "no_call", first=broken, ending=self.brief.ending.name)
         return None
 
     async def _climb_down(self) -> bool:
@@ -186,12 +186,12 @@ class Loop:
 
     async def _last_turn(self, limit: str) -> Ended:
         """One last chance to hand something in, without tools; where the budget allows none, there is nothing."""
-        self.talk.say(prompt("last_turn", limit=limit, ending=self.brief.ending.name))
+        self.talk.remind("last_turn", limit=limit, ending=self.brief.ending.name)
         # Once a person raises the budget the loop goes on, and what it reports at the next limit is another report.
-        key = "last" if self._over is None else under_limits("last", self.journal.limits)
+        key = "last" if self._over is None else under_limits("last", self.journal)
         await self.room.make(key, self.talk.last_request(self._style, turn=self._turn), is_last=True)
         submission = await self._final(key, turn=self._turn)
-        return Ended(self.log, submission, limit=limit, over_budget=self._over is not None)
+        return Ended(self.log, submission, limit=self.over_budget or limit, over_budget=self._over is not None)
 
     async def _final(self, key: str, *, turn: int, repair: int = 0) -> JsonObject | None:
         """What is handed in where nothing else is offered; unforced where a server lets no function be forced."""
@@ -231,7 +231,7 @@ class Loop:
     async def _ask(self, name: str, request: ModelRequest) -> ModelReply:
         key, meaning = f"{self.brief.key}/{name}", self.brief.row(self.brief.role)
         ask = partial(self.equipment.ask, self.journal, key, meaning, request, account=self.brief.account)
-        bounded = under_limits(key, self.journal.limits)
+        bounded = under_limits(key, self.journal)
         return await within_budget(self.journal, bounded, meaning, ask, step=self.brief.place.step)
 
     def _request(self) -> ModelRequest:

@@ -2,24 +2,26 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from downstream.json_shape import is_array, is_object
 from downstream.models.replies import ReplyErrors, read_object
 from downstream.nesting import TOO_DEEP, too_deep
 from executors.contract import Finding, Report
+from executors.findings import every_finding, without_support
 from executors.wording import cut
 from journal.values import Json, JsonObject
 
 from .output_schema import schema_errors
 
 ReportStatus = Literal["done", "partial", "blocked", "failed"]
-_STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)
+STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)
 _SUMMARY, _CLAIM = 1_200, 2_000
 _COPIED = 12
 """So many characters that a claim and an error have in common are no chance."""
 _FALSE = frozenset({"false", "no", "0"})
+_PERCENT = re.compile(r"(.*?)\s*%", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,27 @@ class Expected:
 
 @dataclass(frozen=True)
 class Checked:
-    """A report as far as it could be read, and everything that is wrong with it; with no problem it counts."""
+    """A report as far as it could be read, and everything that is wrong with it; with no problem it counts.
+
+    `has_status`: it says one that there is; what says none is hardly a report.
+    """
 
     report: Report
     problems: tuple[str, ...]
+    has_status: bool = True
+
+    def with_findings(self, findings: tuple[Finding, ...]) -> "Checked":
+        return replace(self, report=self.report.model_copy(update={"findings": findings}))
 
 
 def check_report(submitted: JsonObject, expected: Expected) -> Checked:
-    """Read and check a report. Nothing that it found is lost: what cites nothing valid is marked as not supported."""
+    """Read and check a report. Nothing that it found is lost: what cites nothing valid is marked as not supported.
+
+    Data that does not fit the step's output is left out, since steps that follow would rely on it.
+    """
     problems: list[str] = []
     status = _status(submitted.get("status"), problems)
+    has_status = not problems
     findings = _findings(submitted.get("findings"), expected, problems)
     report = Report(
         status=status,
@@ -68,8 +81,26 @@ def check_report(submitted: JsonObject, expected: Expected) -> Checked:
     if status == "done":
         problems += _undone(report, expected)
     if expected.output is not None and (report.data is not None or status == "done"):
-        problems += _misfits(report.data, expected.output)
-    return Checked(report, tuple(problems))
+        misfits = _misfits(report.data, expected.output)
+        report = report.model_copy(update={"data": None}) if misfits else report
+        problems += misfits
+    return Checked(report, tuple(problems), has_status)
+
+
+def better_of(first: Checked, second: Checked) -> Checked:
+    """What counts of a report and of the one that came after it was given back.
+
+    The second, with what only the first found marked as not supported; the first where the second is worse: it could
+    not be read, or has problems too and more of them or fewer findings.
+    """
+    if first.has_status != second.has_status:
+        is_worse = first.has_status
+    else:
+        more_wrong = len(second.problems) > len(first.problems)
+        is_worse = bool(second.problems) and (more_wrong or len(second.report.findings) < len(first.report.findings))
+    if is_worse:
+        return first
+    return second.with_findings(every_finding(second.report.findings, without_support(first.report.findings)))
 
 
 def _undone(report: Report, expected: Expected) -> list[str]:
@@ -89,10 +120,10 @@ def _misfits(data: JsonObject | None, output: JsonObject) -> list[str]:
 
 
 def _status(written: Json, problems: list[str]) -> ReportStatus:
-    for status in _STATUSES:
+    for status in STATUSES:
         if _text(written).lower() == status:
             return status
-    problems.append(f"status: must be one of {', '.join(_STATUSES)}")
+    problems.append(f"status: must be one of {', '.join(STATUSES)}")
     return "failed"
 
 
@@ -137,10 +168,15 @@ def _data(submitted: JsonObject, problems: list[str]) -> JsonObject | None:
 
 
 def _confidence(written: Json) -> float:
-    try:
-        return min(1.0, max(0.0, float(written)))
-    except (TypeError, ValueError):
+    """Full where nothing is said; none where it cannot be read, so that the plan is looked at again."""
+    if written in (None, ""):
         return 1.0
+    percent = _PERCENT.fullmatch(written.strip()) if isinstance(written, str) else None
+    try:
+        # What is not a number is below nothing: not-a-number itself compares to none.
+        return min(1.0, max(0.0, float(written) if percent is None else float(percent[1]) / 100))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _list(written: Json) -> list[Json]:

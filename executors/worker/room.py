@@ -151,5 +151,5 @@ def _words(end: Called, artifact: str) -> str:
 def _is_data(end: Called) -> bool:
     try:
         return not isinstance(end.value.data, str) and bool(json.loads(end.text) == end.value.data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -1,6 +1,5 @@
 """What a model did in one turn: the functions that it used, natively or written down as JSON."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from downstream.json_shape import is_object
@@ -9,9 +8,10 @@ from downstream.models.replies import ReplyErrors, objects_in, read_object
 from downstream.nesting import TOO_DEEP, too_deep
 from journal.values import JsonObject
 
+from .handing_in import SUBMIT_REVIEW
+from .reports import STATUSES
+
 _INSIDE = ("arguments", "arguments_json", "parameters", "input")
-MARKS: Mapping[str, str] = {"submit_report": "status", "submit_review": "accepted"}
-"""By the function that ends a loop, the field by which its bare JSON is known."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,15 @@ def _written(data: JsonObject, ending: str) -> Use | None:
         return Use(name, inside if is_object(inside) else {})
     if len(data) == 1 and is_object(inner := data.get(ending)):
         return Use(ending, inner)
-    return Use(ending, data) if MARKS[ending] in data else None
+    return Use(ending, data) if _is_handed_in(data, ending) else None
+
+
+def _is_handed_in(data: JsonObject, ending: str) -> bool:
+    """Whether bare JSON is what ends a loop: much else that a model may quote has a status."""
+    if ending == SUBMIT_REVIEW.name:
+        return "accepted" in data
+    is_known = str(data.get("status")).strip().lower() in STATUSES
+    return "status" in data and (is_known or "summary" in data or "findings" in data)
 
 
 def _read(name: str, text: str, use: FunctionUse | None = None) -> Use:

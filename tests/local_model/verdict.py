@@ -11,7 +11,13 @@ from .goals import Goal
 
 _ENDED = {"succeeded": (0,), "partial": (4, 6, 7), "failed": (4,)}
 """The exit codes that go with a status; a run that nobody watches may end in no other."""
-_TELLS = ("Steps that did not succeed", "Nothing was found", "no step gave a result")
+_TELLS = (
+    "Steps that did not succeed",
+    "Nothing was found",
+    "no step gave a result",
+    "The time of the run was used up",
+    "A limit of the budget was reached",
+)
 _CHANGES = ("outbox.draft", "outbox.send")
 _NO_TOOLS = ("writer",)
 
