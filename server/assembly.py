@@ -219,6 +219,7 @@ def _desk(settings: Settings, choice: _Choice, doors: _Doors, *, execute: Execut
         warnings=(*choice.notices, *scripted),
         pending_seconds=settings.approvals.pending_hours * 3600,
         policy=settings.policy,
+        model_for=doors.door.model_for,
     )
 
 

@@ -2,11 +2,17 @@
 
 from typing import cast
 
+import anyio
+
 from journal.errors import SteprelayError
 from journal.runs import Run
 from journal.values import JsonObject
 
 from .product import Product, Request
+
+_PLANNED = "planned only"
+_LAST_SECONDS = 5.0
+"""An interrupted command has so long to say that its run is over."""
 
 
 class NoPlan(SteprelayError):
@@ -16,15 +22,21 @@ class NoPlan(SteprelayError):
 async def make_plan(product: Product, goal: str, context: str) -> JsonObject:
     """The planner's plan for a goal, as {"steps": […]}; nothing of it is run. Raises NoPlan.
 
-    Planning is a run like any other, with its cost in the books; it stops for review and is ended there.
+    Planning is a run like any other, with its cost in the books; it stops for review and is ended there, or where it
+    is interrupted.
     """
     request = Request(
         goal, context, review_plan=True, goal_label="user", idempotency_key=product.store.world.new_id("k")
     )
     run_id = await product.start(request)
-    run = await product.until(run_id, lambda run: run.ended or run.status == "awaiting_approval")
-    plan = await _waiting_plan(product, run)
-    await product.cancel(run_id, "planned only")
+    try:
+        run = await product.until(run_id, lambda run: run.ended or run.status == "awaiting_approval")
+        plan = await _waiting_plan(product, run)
+    finally:
+        # Interrupted, too: left as it is, whoever adopts it would pay for the plan and, after a yes, carry it out.
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            await product.store.request_cancel(await product.store.run(run_id), _PLANNED)
+    await product.cancel(run_id, _PLANNED)
     if plan is None:
         warnings = "; ".join((await product.store.run(run_id)).warnings)
         raise NoPlan(f"{run.message or 'there is no plan'} {warnings}".strip())

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -120,7 +119,8 @@ class Product:
         Raises KeyInUse, GrantSpent, or NoModelFound where no model could be asked.
         """
         if self.problem is not None:
-            raise self.problem
+            # Kept, and raised for every call: its traceback would keep each of them alive.
+            raise self.problem.with_traceback(None)
         new = new_run(self.settings, request, owner=self.store.owner)
         run_id, created = await self.store.create_or_attach(new, driver=self.driver)
         if created:
@@ -132,8 +132,8 @@ class Product:
         view = await run_view(
             self.store,
             run_id,
-            command=self.command,
-            config=self._config,
+            spoken=self._spoken,
+            vouched=self.settings.approvals.approve_action == "host",
             detail=detail,
             trouble=self.trouble_of(run_id),
         )
@@ -141,9 +141,10 @@ class Product:
         return view.model_copy(update={"actions": shown})
 
     @property
-    def _config(self) -> Path | None:
-        """What commands typed elsewhere must be told to find the same settings."""
-        return None if self.settings.path == user_settings_path() else self.settings.path
+    def _spoken(self) -> Spoken:
+        """Commands as they are typed elsewhere, told where to find the same settings."""
+        is_usual = self.settings.path == user_settings_path()
+        return Spoken(self.command, None if is_usual else self.settings.path)
 
     async def decide(self, action: Action, decision: Decision, *, grants: Sequence[Grant] = ()) -> None:
         """Record a decision, with what is granted by it, and have its run go on.
@@ -171,7 +172,7 @@ class Product:
         return None
 
     def _too_little(self, action: Action, word: Word) -> str | None:
-        still, spoken = f"Action {action.id} still waits:", Spoken(self.command, self._config)
+        still, spoken = f"Action {action.id} still waits:", self._spoken
         address = self.page.of(action.id)
         where = f"on the page, {address} or in a terminal" if address else "in a terminal"
         elsewhere = f"A person decides it {where}: {spoken(f'approve {action.id}')}"

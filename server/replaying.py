@@ -90,7 +90,7 @@ class _ToolList:
 
     known: tuple[Tool, ...]
 
-    async def all(self) -> Sequence[Tool]:
+    async def all(self, name: str) -> Sequence[Tool]:
         return self.known
 
     def find(self, name: str) -> Tool | None:
@@ -233,6 +233,7 @@ def _desk(basis: _Basis, rehearsal: Rehearsal) -> Desk:
         warnings=(f"scripted model: {name.removeprefix(SCRIPTED)}",) if name.startswith(SCRIPTED) else (),
         pending_seconds=basis.approvals.pending_hours * 3600,
         policy=basis.policy,
+        model_for=door.model_for,
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from server.terminal.asking import AGENT_MARKERS
+
 # How long an example takes says something about the machine, and nothing about us.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -47,8 +49,8 @@ def empty_home(
     # Package caches stay, so that tests with third-party servers do not download them each time.
     monkeypatch.setenv("XDG_CACHE_HOME", _CACHE)
     for name in os.environ:
-        # Nor a desktop on which a browser would open.
-        if name.startswith("STEPRELAY_") or name.endswith(("_API_KEY", "DISPLAY")):
+        # Nor a desktop on which a browser would open, nor an agent in whose shell there is no person.
+        if name.startswith("STEPRELAY_") or name.endswith(("_API_KEY", "DISPLAY")) or name in AGENT_MARKERS:
             monkeypatch.delenv(name)
     if request.node.get_closest_marker("untraced"):
         monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
+from audit_chain import broken_line
 from journals import Clock, create, open_own_store, rows, take
 
 from journal.actions import CHOICES, Action, ActionKind, Decision, Level, LevelTooLow, NewAction, supersede
-from journal.audit import verify_chain
 from journal.canonical import digest
 from journal.errors import DecisionRefused, UnknownId
 from journal.run_journal import Ending
@@ -206,7 +206,7 @@ async def test_the_audit_of_all_decisions_holds_together(tmp_path: Path) -> None
     async with open_own_store(tmp_path) as store:
         for number in range(3):
             await store.decide(await ask(store, subject=str(number)), YES)
-        assert await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq"))) is None
+        assert await broken_line(store) is None
 
 
 async def test_an_action_can_be_superseded_while_it_waits_and_not_after(tmp_path: Path) -> None:

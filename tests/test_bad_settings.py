@@ -28,6 +28,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "cancel_run": {"run_id": "r_x"},
     "panel_state": {"run_id": "r_x", "view_key": "k"},
     "panel_decide": {"run_id": "r_x", "view_key": "k", "action_id": "a_x", "choice": "approve", "digest": "d"},
+    "panel_edit": {"run_id": "r_x", "view_key": "k", "action_id": "a_x", "digest": "d", "arguments": "{}"},
+    "panel_class": {"run_id": "r_x", "view_key": "k", "tool": "t", "pin": "p", "tool_class": "read"},
 }
 BROKEN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "YAML that does not parse": ("s.yaml", "model: m\nbudget: {steps: 3\nrevise: never", (":3: not YAML",)),

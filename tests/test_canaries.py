@@ -133,7 +133,7 @@ RULES: list[Rule] = [
 TELLING = [
     *("plan_and_execute", "get_run 1", "list_runs 2", "plan_and_execute 6", "list_runs 7", "prompt", "forms"),
     *("resource run://{run}", "resource run://{run}/report", "resource run://{run}/events", "resource error"),
-    *("waiting: page /api/state", "page /api/runs/{run}", "page /api/runs/x", "model requests", "runs list --json"),
+    *("waiting: page /api/state", "model requests", "runs list --json"),
     *("runs show {run}", "runs show {run} --json", "runs show {run} --actions", "runs watch {run} --json"),
     *("export.json", "artifacts in export.json", "file notes.log", "grant file", "servers tools --json"),
     *("waiting: panel_state", "panel_state"),
@@ -201,10 +201,10 @@ async def asked_of_host(host: Host, run_id: str) -> dict[str, str]:
     return ways
 
 
-async def on_the_page(product: Product, run_id: str) -> dict[str, str]:
+async def on_the_page(product: Product) -> dict[str, str]:
     async with open_visit(product) as page:
         await page.sign_in()
-        paths = ("/", "/api/state", f"/api/runs/{run_id}", "/api/tools", "/api/passkeys", f"/api/runs/{EXTRA}")
+        paths = ("/", "/api/state", "/api/tools", "/api/passkeys", f"/a/{EXTRA}")
         ways = {f"page {path.replace(EXTRA, 'x')}": (await page.get(path)).text for path in paths}
         refused = [await page.choose({"action_id": TOKEN, "digest": EXTRA}, BOTH)]
         for card in await page.actions():
@@ -225,6 +225,8 @@ async def in_the_panel(panel: PanelHost, run_id: str) -> dict[str, str]:
     ]
     for card in state["run"]["actions"]:
         refused += [await panel.choose(card, BOTH), await panel.choose(card, "approve", note=BOTH)]
+        refused += [await panel.edit(card, TOKEN), await panel.edit(card, {EXTRA: TOKEN})]
+    refused.append(await panel.class_tool({"tool": TOKEN, "pin": EXTRA}, "read"))
     return {"panel opened": str(opened), "panel_state": json.dumps(state), "panel refusals": str(refused)}
 
 
@@ -285,13 +287,13 @@ async def live_ways(folder: Path) -> tuple[str, dict[str, str], dict[str, str]]:
             view: Any = first.structured_content
             run_id: str = view["run_id"]
             early = await asked_of_host(host, run_id) | await in_the_panel(panel, run_id)
-            early |= await on_the_page(product, run_id)
+            early |= await on_the_page(product)
             for action in await product.store.actions(run_id):
                 word = {"action_id": action.id, "decision": "approve", "edited_arguments": {"to": TOKEN, "text": EXTRA}}
                 early[f"approve_action {action.key}"] = text_of(await host.call("approve_action", word))
             await decide_all(product, run_id)
             late = await asked_of_host(host, run_id) | await in_the_panel(panel, run_id)
-            late |= await on_the_page(product, run_id) | await in_a_grant_file(product)
+            late |= await on_the_page(product) | await in_a_grant_file(product)
             late |= {"forms": str(forms_shown), "progress": "\n".join(host.progress), "plan_and_execute": str(first)}
             steps: dict[str, str] = {step.id: step.status for step in await product.store.steps(run_id)}
         late["model requests"] = "\n".join(json.dumps(each.body, ensure_ascii=False) for each in model.requests)

@@ -15,13 +15,13 @@ from typing import Any
 import anyio
 import pytest
 import toys
+from audit_chain import broken_line
 from awaits import Awaits
 from journals import rows, until
 from products import call_step, script
 from quick_jobs import LOG, made, settings
 
 from journal.actions import Decision
-from journal.audit import verify_chain
 from journal.intents import Intent
 from journal.store import Store
 from journal.world import World
@@ -108,7 +108,7 @@ async def effects_are_journalled(store: Store, folder: Path, run_id: str) -> lis
     assert effects(folder) <= known
     assert set(known.values()) <= {1}
     assert [event.seq for event in await store.events(run_id)] == list(range(1, (await store.run(run_id)).last_seq + 1))
-    assert await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq"))) is None
+    assert await broken_line(store) is None
     return intents
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from command_line import ROOT, answered, called, steprelay
 from stored_runs import action_now, stored_action, stored_run
 
 from journal.runs import StopReason
+from server.app import build_app
 from server.commands.runs_change import changed_budget
 from server.commands.serve import read_address
 from server.terminal.exit_codes import UsageProblem
@@ -75,6 +77,14 @@ def test_help_lists_what_is_built_and_nothing_else(tmp_path: Path) -> None:
         *("list", "show", "watch", "resume", "cancel", "export", "import", "replay", "prune"),
     ]
     assert "--grants" in answered("run", "--help", cwd=tmp_path).stdout
+
+
+def test_config_may_stand_after_every_command() -> None:
+    app = build_app()
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance is not None]
+    commands = [command.callback for each in (app, *groups) for command in each.registered_commands]
+    lacking = [each.__qualname__ for each in commands if each and "config" not in signature(each).parameters]
+    assert (lacking, len(commands) > 30) == ([], True)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from journal.steps import StepRow, StepStatus
 from journal.values import JsonObject
 from journal.world import World
 from server.commands.ending import tell_end
+from server.installed import Spoken
 from server.opened_store import open_settings_store
 from server.terminal.follow import Snapshot, follow, is_parked, look
 from server.terminal.live_tree import LiveTree, open_live_tree
@@ -217,7 +218,7 @@ async def test_a_run_says_what_it_stands_on() -> None:
     run_id = await stored_run(parked=False)
     async with open_settings_store(settings_now(), world=World()) as store:
         planning = await standing_of(store, run_id)
-        view = await run_view(store, run_id, command="steprelay", detail=True)
+        view = await run_view(store, run_id, spoken=Spoken("steprelay"), detail=True)
         for_people = standing_lines(view, planning, how=str)
         sql = "UPDATE steps SET status = 'running', started_at = 5 WHERE run = ?"
         await store.database.write("test", lambda tx: tx.change(sql, (run_id,)))

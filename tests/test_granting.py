@@ -17,6 +17,7 @@ from journal.values import JsonObject
 from server.commands.plan import as_text
 from server.grant_file import GrantFile, read_grant_file, sealed
 from server.granting import Granter, Life, NotOffered, Offer, plan_digest
+from server.settings_file.document import read_document
 from server.terminal.exit_codes import UsageProblem
 from server.terminal.granting import ask_grants_of
 
@@ -157,6 +158,15 @@ def written(path: Path, arguments: Any = ANA) -> GrantFile:
 def test_a_file_gives_back_every_letter_of_what_was_granted(tmp_path: Path, text: str, name: str) -> None:
     file = written(tmp_path / name, {"to": text, "more": {text: [text, 1, 1.5, None, True]}})
     assert read_grant_file(tmp_path / name) == file
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "plan.json"])
+def test_data_in_which_one_value_stands_twice_is_written_out_twice(tmp_path: Path, name: str) -> None:
+    value = {"list": [1]}
+    data: JsonObject = {"steps": [value], "grants": [{"equals": value}]}
+    path = tmp_path / name
+    path.write_text(as_text(data, path), encoding="utf-8")
+    assert read_document(path, otherwise="").data == data
 
 
 @pytest.mark.parametrize(

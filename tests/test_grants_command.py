@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 from command_line import called, open_terminal
+from journals import rows
 from mcp_hosts import open_stdio_host, serve
 from products import call_step, script
 from quick_jobs import made, reached, settings
+
+from journal.world import World
+from server.opened_store import open_settings_store
+from server.settings import Found, load_settings
 
 pytestmark = pytest.mark.e2e
 
@@ -77,3 +82,23 @@ async def test_who_approves_a_plan_in_a_terminal_may_grant_its_calls(tmp_path: P
             assert terminal.end() == 0, terminal.seen
         view = await reached(host, view["run_id"], "succeeded")
     assert (view["status"], made(tmp_path)) == ("succeeded", [("drop", "old"), ("drop", "new")])
+
+
+async def test_what_is_granted_of_a_plan_that_was_decided_elsewhere_meanwhile_does_not_stand(tmp_path: Path) -> None:
+    config = settings(tmp_path, script(*PLAN, answer="Done."))
+    async with open_stdio_host(serve(config)) as host:
+        view: Any = await host.structured("plan_and_execute", {"goal": "Tidy up", "review_plan": True})
+        (action,) = view["actions"]
+        with open_terminal("approve", action["action_id"], "--config", str(config), cwd=tmp_path) as terminal:
+            terminal.expect("approve, deny or later? ")
+            terminal.send("grant\n")
+            terminal.expect("yes, no or edit? ")
+            terminal.send("y\n")
+            terminal.expect("yes, no or edit? ")
+            no = {"action_id": action["action_id"], "decision": "deny"}
+            await host.structured("approve_action", no)
+            terminal.send("y\n")
+            assert terminal.end() == 2
+    loaded = load_settings(Found(config, "option"), environ={}, lenient=True)
+    async with open_settings_store(loaded, world=World()) as store:
+        assert await rows(store, "SELECT * FROM grants") == []

@@ -33,7 +33,7 @@ ARGUMENTS: dict[str, tuple[list[str], list[str]]] = {
     "list_runs": ([], ["status", "limit"]),
     "cancel_run": (["run_id"], ["reason"]),
 }
-APP_ONLY = ("panel_state", "panel_decide")
+APP_ONLY = ("panel_state", "panel_decide", "panel_edit", "panel_class")
 FIELDS = [
     *("version", "run_id", "status", "stop_reason", "message", "answer", "steps", "step_list", "actions", "usage"),
     *("budget", "warnings", "sources", "contains_untrusted", "next_actions", "resources"),

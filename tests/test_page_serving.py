@@ -1,16 +1,19 @@
 """The page as a process serves it: one port for all processes, taken over when one goes, opened where a person is."""
 
+import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+from anyio.abc import SocketStream
 from command_line import called, open_terminal
 from mcp_hosts import open_stdio_host, serve
 from page_visits import add_action, start_waiting
@@ -127,6 +130,28 @@ async def test_a_port_that_something_else_has_at_the_other_loopback_address_is_g
                     pass
 
 
+@e2e
+async def test_the_page_of_another_store_that_somebody_passes_on_is_not_taken_for_ours(tmp_path: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _), open_page(product) as theirs:
+        assert theirs is not None
+        ours = Place(tmp_path / "another.db")
+        port = ours.port()
+        relay = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+
+        async def pass_on(stream: SocketStream) -> None:
+            async with stream, await anyio.connect_tcp("127.0.0.1", theirs.port()) as page:
+                asked = await stream.receive()
+                await page.send(asked.replace(str(port).encode(), str(theirs.port()).encode()))
+                with suppress(anyio.EndOfStream):
+                    while True:
+                        await stream.send(await page.receive())
+
+        async with relay, anyio.create_task_group() as group:
+            group.start_soon(relay.serve, pass_on)
+            assert (await theirs.is_ours(theirs.port()), await ours.is_ours(port)) == (True, False)
+            group.cancel_scope.cancel()
+
+
 def at_the_other(port: int) -> socket.socket:
     """Something that listens at ::1."""
     try:
@@ -212,17 +237,10 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @e2e
 async def test_the_page_opens_once_for_a_run_that_comes_to_wait(tmp_path: Path, seen: Path) -> None:
     async with open_quiet(tmp_path) as (product, _), before_and_page(product) as (before, place):
-        run_id = await product.start(Request("Another.", review_plan=True))
-        await product.until(run_id, lambda run: run.status == "awaiting_approval")
+        run_id = await waiting(product, "Another.")
         await add_action(product, run_id)
-        addresses: list[str] = []
-        with anyio.fail_after(20):
-            while not addresses:
-                # Another process writes them.
-                await anyio.sleep(0.05)
-                addresses = lines_of(seen)
         first = (await product.store.actions(run_id))[0]
-        assert [address.partition("#code=")[0] for address in addresses] == [
+        assert [address.partition("#code=")[0] for address in await addresses_in(seen)] == [
             f"http://127.0.0.1:{place.port()}/a/{first.id}"
         ]
         assert await product.store.remembered.get("page_opened", before) is None
@@ -237,6 +255,24 @@ async def before_and_page(product: Product) -> AsyncGenerator[tuple[str, Place]]
         yield before, place
 
 
+async def waiting(product: Product, goal: str) -> str:
+    """A run for this goal that waits for its plan to be approved."""
+    run_id = await product.start(Request(goal, review_plan=True))
+    await product.until(run_id, lambda run: run.status == "awaiting_approval")
+    return run_id
+
+
+async def addresses_in(log: Path) -> list[str]:
+    """What the browser was given, once it was given something."""
+    addresses: list[str] = []
+    with anyio.fail_after(20):
+        while not addresses:
+            # Another process writes them.
+            await anyio.sleep(0.05)
+            addresses = lines_of(log)
+    return addresses
+
+
 def lines_of(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
@@ -246,6 +282,49 @@ async def test_a_browser_that_cannot_be_started_is_no_error(tmp_path: Path, monk
     monkeypatch.setenv("BROWSER", str(tmp_path / "none"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not await open_browser("http://127.0.0.1:1/")
+
+
+@e2e
+async def test_without_the_interpreter_it_runs_on_no_browser_opens_and_that_is_no_error(tmp_path: Path) -> None:
+    program = (
+        "import anyio, pathlib, sys; pathlib.Path(sys.executable).unlink(); "
+        "from server.page.opening import open_browser; print(anyio.run(open_browser, 'http://127.0.0.1:1/'))"
+    )
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    places = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "XDG_STATE_HOME": str(tmp_path)}
+    with anyio.fail_after(30):
+        ran = await anyio.run_process([str(python), "-c", program], env=places, check=False)
+    assert (ran.stdout, ran.stderr) == (b"False\n", b"")
+
+
+@e2e
+async def test_a_page_that_cannot_be_opened_for_one_run_is_opened_for_the_next(tmp_path: Path, seen: Path) -> None:
+    async with open_quiet(tmp_path) as (product, _), before_and_page(product):
+        (port_file,) = state_folder().glob("page-*.port")
+        port = port_file.read_text()
+        port_file.unlink()
+        port_file.mkdir()
+        first, remembered = await waiting(product, "Another."), product.store.remembered
+        with anyio.fail_after(20):
+            while await remembered.get("page_opened", first) is None:  # noqa: ASYNC110 - nobody tells that it was tried
+                await anyio.sleep(0.05)
+        port_file.rmdir()
+        port_file.write_text(port)
+        (action,) = await product.store.actions(await waiting(product, "Yet another."))
+        assert [f"/a/{action.id}#" in address for address in await addresses_in(seen)] == [True]
+
+
+@pytest.mark.parametrize("kept", ["", "x", "70000", "-1", "0"])
+def test_a_port_that_is_none_is_chosen_anew(tmp_path: Path, kept: str) -> None:
+    place = Place(tmp_path / "store.db")
+    taken = place.port()
+    (port_file,) = state_folder().glob("page-*.port")
+    port_file.write_text(kept)
+    assert 20_000 <= place.port() < 32_000
+    assert port_file.read_text() == str(place.port())
+    port_file.write_text(kept)
+    assert 20_000 <= place.move(taken) < 32_000
 
 
 @e2e

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_visits import Visit, add_action, open_visit, start_waiting
+from page_visits import PORT, Visit, add_action, open_visit, start_waiting
 from products import open_test_product, script
 
 from journal.world import World
 from server.page.approver import BadApprover, app_address, keep_approver, kept_approver, new_approver, totp
+from server.page.opening import signed_in_address
+from server.page.place import Place
 
 PIN = "correct horse"
 SAY = {"id": "say", "kind": "compose", "title": "Say", "task": "Say it."}
@@ -72,6 +74,15 @@ async def test_a_code_that_is_wrong_or_old_begins_nothing(tmp_path: Path) -> Non
             assert "wrong or too old" in await refused(visit, code=bad)
         later.ahead = 301
         assert "wrong or too old" in await refused(visit, code=code)
+
+
+async def test_a_code_counts_at_the_port_and_for_the_store_that_it_was_made_for(tmp_path: Path) -> None:
+    async with open_later(tmp_path) as later:
+        visit, world = later.visit, later.visit.product.store.world
+        for place, port in ((Place(tmp_path / "another.db"), PORT), (visit.place, PORT + 1)):
+            code = signed_in_address(place, port, world).partition("#code=")[2]
+            assert "wrong or too old" in await refused(visit, code=code)
+        await visit.sign_in(code=signed_in_address(visit.place, PORT, world).partition("#code=")[2])
 
 
 async def test_a_session_ends_after_a_week_or_when_a_person_signs_out(tmp_path: Path) -> None:
@@ -137,7 +148,7 @@ async def test_guessing_a_pin_is_locked_out_for_longer_and_longer(tmp_path: Path
         await visit.sign_in(pin=PIN)
         # Set back, the clock does not lock anybody out for years.
         store = visit.product.store
-        await store.remembered.put("approver", "failures", [5, store.world.now() + 10 * 3600])
+        await store.remembered.put("approver", "pin", [5, store.world.now() + 10 * 3600])
         await visit.sign_in(pin=PIN)
 
 
@@ -162,6 +173,25 @@ async def test_with_an_authenticator_app_each_yes_takes_a_code_once_and_a_no_non
         assert (await visit.choose(first, "deny")).status_code == 200
 
 
+async def test_who_knows_the_pin_cannot_guess_codes_for_longer_by_typing_it_between(tmp_path: Path) -> None:
+    keep_approver(new_approver(PIN, with_codes=True))
+    async with open_later(tmp_path) as later:
+        visit = later.visit
+        await start_waiting(visit.product)
+        told = list[str]()
+        for _ in range(3):
+            await visit.sign_in(pin=PIN)
+            [card] = await visit.actions()
+            told += [(await visit.choose(card, "approve", code="none")).json()["error"] for _ in range(2)]
+        # What changes passkeys takes the PIN with a code too.
+        removed = await visit.post("/api/passkeys/remove", {"id": "any", "pin": PIN, "code": "none"})
+        assert [each.startswith("that is not the present code") for each in told] == [True] * 5 + [False]
+        assert "too many wrong tries; try again in 60 s" in told[-1]
+        assert removed.json()["error"] == told[-1]
+        # Wrong codes lock nobody out of signing in and saying no.
+        await visit.sign_in(pin=PIN)
+
+
 @pytest.mark.parametrize(("at", "code"), [(59, "287082"), (1111111109, "081804"), (1234567890, "005924")])
 def test_codes_are_those_of_rfc_6238(at: int, code: str) -> None:
     assert totp(base64.b32encode(b"12345678901234567890").decode(), at // 30) == code
@@ -180,6 +210,23 @@ def test_a_code_of_a_clock_that_is_half_a_minute_off_counts() -> None:
 def test_a_pin_that_is_none_is_not_taken(pin: str) -> None:
     with pytest.raises(BadApprover, match="6 characters or more"):
         new_approver(pin, with_codes=False)
+
+
+async def test_the_page_says_that_an_approver_cannot_be_read_to_whom_it_knows_and_to_others(tmp_path: Path) -> None:
+    async with open_later(tmp_path) as later:
+        visit = later.visit
+        path = keep_approver(new_approver(PIN, with_codes=False))
+        path.write_text("cut of")
+        told = [await visit.get("/api/state")]
+        path.unlink()
+        await visit.sign_in()
+        path.write_text("cut of")
+        told += [await visit.get("/api/state"), await visit.post("/api/session", {"code": visit.code()})]
+        for each in told:
+            wanted = f"{path} cannot be read; run `steprelay approver init` again"
+            assert (each.status_code, each.json()) == (409, {"error": wanted})
+        path.unlink()
+        assert await status(visit) == 200
 
 
 def test_an_approver_that_cannot_be_read_or_kept_lets_nobody_in() -> None:

@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toys
 from page_visits import open_visit
 from products import call_step, open_test_product, script
 
-from downstream.servers.confirmed import NotToConfirm, confirm, confirmed_classes, proposed, with_confirmed
+from downstream.servers.confirmed import NotToConfirm, confirm, confirmed_classes, mark_of, proposed, with_confirmed
 from downstream.tools import Tool, ToolClass
 from server.product import Product, Request
 
+QUICK = {"approvals": {"min_answer_seconds": 0}}
 DO = call_step("do", "ledger.unlabelled", x="it")
 
 
@@ -40,7 +42,7 @@ def test_the_class_proposed_is_that_of_the_most_careful_verb(name: str, descript
 
 def test_a_word_holds_for_one_definition_and_never_against_the_settings_or_annotations() -> None:
     known, reworded, written = tool("look"), tool("look", "Other words."), tool("look", class_="destructive")
-    classed = with_confirmed([known, reworded, written], {known.pin: "read", written.pin: "read"})
+    classed = with_confirmed([known, reworded, written], {mark_of(known): "read", mark_of(written): "read"})
     assert [each.class_ for each in classed] == ["read", "unknown", "destructive"]
 
 
@@ -53,9 +55,12 @@ async def asked(product: Product, goal: str) -> bool:
 
 @pytest.mark.e2e
 async def test_what_a_person_confirms_lets_waiting_calls_go_on_and_asks_no_more(tmp_path: Path) -> None:
-    async with open_test_product(tmp_path, script=script(DO)) as (product, _), open_visit(product) as visit:
+    async with (
+        open_test_product(tmp_path, script=script(DO), settings=QUICK) as (product, _),
+        open_visit(product) as visit,
+    ):
         assert (await visit.get("/api/tools")).status_code == 401
-        assert (await visit.post("/api/classes", {"pin": "", "class": "read"})).status_code == 401
+        assert (await visit.post("/api/classes", {"tool": "", "pin": "", "class": "read"})).status_code == 401
         await visit.sign_in()
         assert (await visit.get("/api/tools")).json()["tools"] == []
         run_id = await product.start(Request("Do it."))
@@ -66,8 +71,10 @@ async def test_what_a_person_confirms_lets_waiting_calls_go_on_and_asks_no_more(
         assert (card["takes"], card["proposed"]) == (["x"], "unknown")
         assert listed["classes"] == ["read", "egress", "write", "destructive", "unknown"]
         for pin, class_, status in (("other", "read", 409), (card["pin"], "safe", 400)):
-            assert (await visit.post("/api/classes", {"pin": pin, "class": class_})).status_code == status
-        done = await visit.post("/api/classes", {"pin": card["pin"], "class": "read"})
+            assert (
+                await visit.post("/api/classes", {"tool": card["tool"], "pin": pin, "class": class_})
+            ).status_code == status
+        done = await visit.post("/api/classes", {"tool": card["tool"], "pin": card["pin"], "class": "read"})
         assert done.json()["message"] == "ledger.unlabelled is read from now on, as long as its definition stays."
         run = await product.until(run_id, lambda run: run.ended)
         assert (run.status, (await product.store.actions(run_id))[0].state) == ("succeeded", "superseded")
@@ -81,13 +88,39 @@ async def test_what_a_person_confirms_lets_waiting_calls_go_on_and_asks_no_more(
 
 @pytest.mark.e2e
 async def test_a_tool_confirmed_as_unknown_is_shown_no_more_and_goes_on_asking(tmp_path: Path) -> None:
-    async with open_test_product(tmp_path, script=script(DO)) as (product, _), open_visit(product) as visit:
+    async with (
+        open_test_product(tmp_path, script=script(DO), settings=QUICK) as (product, _),
+        open_visit(product) as visit,
+    ):
         assert await asked(product, "Do it.")
         await visit.sign_in()
         for card in (await visit.get("/api/tools")).json()["tools"]:
-            assert (await visit.post("/api/classes", {"pin": card["pin"], "class": "unknown"})).status_code == 200
+            assert (
+                await visit.post("/api/classes", {"tool": card["tool"], "pin": card["pin"], "class": "unknown"})
+            ).status_code == 200
         assert (await visit.get("/api/tools")).json()["tools"] == []
         assert await asked(product, "Do it again.")
         assert set((await confirmed_classes(product.store.remembered)).values()) == {"unknown"}
         with pytest.raises(NotToConfirm, match="is write already; `effects` in the settings"):
             await confirm(product.store, tool("add", class_="write"), "read", client="me")
+
+
+@pytest.mark.e2e
+async def test_a_word_holds_for_one_server_though_another_lists_an_equal_tool(tmp_path: Path) -> None:
+    servers = {name: toys.entry(toys.ledger(tmp_path / f"{name}.log")) for name in ("ours", "theirs")}
+    calls = [call_step(name, f"{name}.unlabelled", x="it") for name in servers]
+    async with (
+        open_test_product(tmp_path, script=script(*calls), servers=servers, settings=QUICK) as (product, _),
+        open_visit(product) as visit,
+    ):
+        assert await asked(product, "Do it.")
+        await visit.sign_in()
+        cards = {card["tool"]: card for card in (await visit.get("/api/tools")).json()["tools"]}
+        ours = cards["ours.unlabelled"]
+        assert ours["pin"] == cards["theirs.unlabelled"]["pin"]
+        said = {"tool": ours["tool"], "pin": ours["pin"], "class": "read"}
+        assert (await visit.post("/api/classes", said)).status_code == 200
+        assert await asked(product, "Do it again.")
+        left = [card["tool"] for card in (await visit.get("/api/tools")).json()["tools"]]
+    assert ("ours.unlabelled" in left, "theirs.unlabelled" in left) == (False, True)
+    assert toys.calls(tmp_path / "theirs.log", "unlabelled") == []

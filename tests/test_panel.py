@@ -24,7 +24,7 @@ from server.product import Product
 ERAS: list[Era] = ["legacy", "modern"]
 WRITE = call_step("keep", "ledger.add_item", key="next", value="Ship on Monday.")
 DROP = call_step("drop", "ledger.drop_item", key="plan")
-APP_ONLY = {"panel_state", "panel_decide"}
+APP_ONLY = {"panel_state", "panel_decide", "panel_edit", "panel_class"}
 
 
 class Clock:
@@ -79,7 +79,7 @@ async def test_every_client_is_told_of_the_panel_and_models_are_spared_its_tools
     assert lists[0] == lists[1]
     panels = {name: meta["ui"] for name, meta in lists[0].items() if "ui" in meta}
     assert {name: ui["resourceUri"] for name, ui in panels.items()} == dict.fromkeys(
-        ["plan_and_execute", "approve_action", "get_run", "panel_state", "panel_decide"], PANEL_URI
+        ["plan_and_execute", "approve_action", "get_run", *APP_ONLY], PANEL_URI
     )
     assert {name for name, ui in panels.items() if ui.get("visibility") == ["app"]} == APP_ONLY
     assert lists[0]["get_run"]["ui/resourceUri"] == PANEL_URI
@@ -130,7 +130,8 @@ async def test_a_press_on_a_trusted_host_is_a_persons_yes_and_its_key_is_seen_by
         assert host.key not in model_sees(result)
         state = await host.state()
         (card,) = state["run"]["actions"]
-        assert (card["tool"], card["level"], card["choices"][0]["name"]) == ("ledger.drop_item", "person", "approve")
+        assert card["title"] == "Call ledger.drop_item (destructive) once, with exactly these arguments?"
+        assert (card["level"], card["choices"][0]["name"]) == ("person", "approve")
         assert state["run"]["steps"][0]["status"] == "waiting"
         assert host.key not in json.dumps(state)
         done = await host.choose(card, "approve", note="Go on.")

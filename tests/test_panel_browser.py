@@ -11,11 +11,13 @@ from urllib.parse import urlencode
 
 import anyio
 import pytest
+import toys
 from app_bridge import bundled, open_host_page
 from browser import Tab, needs_chromium, open_tab
 from products import call_step, open_test_product, script
 from third_party import Missing
 
+from downstream.servers.confirmed import confirmed_classes
 from journal.actions import Action
 from server.product import Product
 
@@ -42,9 +44,12 @@ class Shown:
 
     async def press(self, selector: str) -> None:
         """Press the mouse on an element of the panel, as a person does: the host's window takes the input."""
+        # Until the host has made room for all of it, things move.
+        await self.panel.until("document.documentElement.scrollHeight <= innerHeight")
         place = await self.panel.run(
-            f"(() => {{ const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'center'}});"
-            " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
         )
         frame = await self.tab.run(
             "(() => { const b = document.querySelector('iframe').getBoundingClientRect(); return [b.x, b.y]; })()"
@@ -58,7 +63,7 @@ class Shown:
 
 
 @asynccontextmanager
-async def open_shown(folder: Path, *, trusted: bool = True, **asked: str) -> AsyncGenerator[Shown]:
+async def open_shown(folder: Path, *steps: Any, trusted: bool = True, **asked: str) -> AsyncGenerator[Shown]:
     """A run that waits for a call, shown in the panel of a host."""
     host_script = bundled()
     if isinstance(host_script, Missing):
@@ -66,7 +71,7 @@ async def open_shown(folder: Path, *, trusted: bool = True, **asked: str) -> Asy
     approvals = {"min_answer_seconds": 0.5, "trusted_hosts": ["bridge-host"] if trusted else []}
     settings: dict[str, Any] = {"approvals": approvals, "policy": {"sinks": {"ledger.*": ["/key"]}}}
     async with (
-        open_test_product(folder, script=script(*STEPS), settings=settings) as (product, server),
+        open_test_product(folder, script=script(*(steps or STEPS)), settings=settings) as (product, server),
         open_host_page(server, host_script) as origin,
         open_tab(folder) as tab,
     ):
@@ -149,8 +154,55 @@ async def test_on_a_host_that_is_not_trusted_a_person_decides_writes_and_nothing
         await shown.press("button.yes")
         await shown.panel.until("document.querySelector('.badge.destructive')")
         assert await shown.panel.run("document.querySelector('button.yes')") is None
+        assert await shown.panel.run("document.querySelectorAll('button.open-editor').length") == 0
+        elsewhere = await shown.panel.run("document.querySelector('#elsewhere:not([hidden])').textContent")
+        assert elsewhere.startswith("Only on the page are calls edited: ")
         assert "A yes counts only elsewhere." in await shown.panel.run("document.querySelector('.told').textContent")
         await shown.press("button.no")
         run = await shown.product.until(shown.run_id, lambda run: run.ended)
         first, _ = await shown.actions()
     assert (first.decided_level, first.via, run.stop_reason) == ("host", "panel", "refused")
+
+
+@pytest.mark.slow
+async def test_a_person_edits_a_call_in_the_official_host_and_approves_what_then_waits(tmp_path: Path) -> None:
+    typed = {"key": "next", "value": "Ship on Tuesday."}
+    async with open_shown(tmp_path) as shown:
+        await shown.panel.until(READY)
+        await shown.press("button.open-editor")
+        await shown.panel.run(f"(() => {{ document.querySelector('textarea').value = '{json.dumps(typed)}' }})()")
+        await shown.panel.run("document.querySelector('button.edit').click()")
+        await shown.panel.run("new Promise((done) => setTimeout(done, 300))")
+        assert [action.state for action in await shown.actions()] == ["waiting"]
+        await shown.press("button.edit")
+        await shown.panel.until("document.querySelector('pre.before')?.textContent.includes('Monday')")
+        old, new = await shown.actions()
+        digest = await shown.panel.run("document.querySelector('.action .facts').textContent")
+        assert new.hash[:8] in digest
+        await shown.panel.until(READY)
+        await shown.press("button.yes")
+        await shown.panel.until("document.querySelector('.badge.destructive')")
+        decided = await shown.product.store.action(new.id)
+        assert await shown.tab.run("T.said") == []
+    assert (old.state, new.edit_of, decided.arguments) == ("superseded", old.id, typed)
+    assert (decided.choice, decided.decided_level, decided.via) == ("approve", "person", "panel")
+    assert [call["arguments"] for call in toys.calls(tmp_path / "ledger.log", "add_item")] == [typed]
+
+
+@pytest.mark.slow
+async def test_a_person_classes_a_tool_in_the_official_host_and_the_run_goes_on(tmp_path: Path) -> None:
+    confirm = ".tools article:has(select[aria-label$='ledger.unlabelled may do']) "
+    async with open_shown(tmp_path, call_step("do", "ledger.unlabelled", x="it")) as shown:
+        await shown.panel.until(f'document.querySelector("{confirm}button.yes:not(:disabled)")')
+        assert await shown.panel.run(f'document.querySelector("{confirm}select").value') == "unknown"
+        await shown.panel.run(f'(() => {{ document.querySelector("{confirm}select").value = "read" }})()')
+        await shown.panel.run(f'document.querySelector("{confirm}button.yes").click()')
+        # Once the panel has drawn all anew, what was chosen is still there.
+        await shown.panel.run("(() => { document.querySelector('.run > .facts').textContent = 'old' })()")
+        await shown.panel.until("document.querySelector('.run > .facts').textContent !== 'old'")
+        assert await confirmed_classes(shown.product.store.remembered) == {}
+        await shown.press(f"{confirm}button.yes")
+        run = await shown.product.until(shown.run_id, lambda run: run.ended)
+        await shown.panel.until(f'!document.querySelector("{confirm}")')
+        classes = await confirmed_classes(shown.product.store.remembered)
+    assert (run.status, list(classes.values())) == ("succeeded", ["read"])

@@ -71,7 +71,9 @@ async def test_the_entry_for_a_host_starts_a_server_that_answers() -> None:
         "cancel_run",
         "get_run",
         "list_runs",
+        "panel_class",
         "panel_decide",
+        "panel_edit",
         "panel_state",
         "plan_and_execute",
     ]

@@ -33,6 +33,7 @@ from journal.errors import BudgetReached, StoreError, UnknownId
 from journal.lease import open_lease
 from journal.tasks import open_tasks
 from server.commands.runs_prune import shrunk
+from server.installed import Spoken
 from server.views.view import run_view
 
 NOTHING = Pruned((), 0, 0)
@@ -264,7 +265,7 @@ async def test_a_run_that_is_removed_while_it_is_looked_at_is_unknown_and_never_
     async def look(run_id: str) -> None:
         while True:
             try:
-                view = await run_view(store, run_id, command="steprelay", detail=True)
+                view = await run_view(store, run_id, spoken=Spoken("steprelay"), detail=True)
             except UnknownId as error:
                 told.append(str(error))
                 return

@@ -72,6 +72,24 @@ def test_a_plan_is_printed_changed_and_followed(tmp_path: Path) -> None:
     assert "▶ write            Write it well" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plan.yaml", "steps:\n- id: write\n  kind: compose\n  task: Write.\n  task: Do not.\n"),
+        (
+            "plan.json",
+            '{"steps": [{"id": "write", "kind": "compose",\n"task": "Write.",\n"x": 0,\n\n"task": "Do not."}]}',
+        ),
+    ],
+)
+def test_a_plan_that_says_something_twice_is_not_followed(tmp_path: Path, name: str, text: str) -> None:
+    option = settings(tmp_path)
+    (tmp_path / name).write_text(text)
+    ended = answered("run", "x", "--plan", name, *option, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"{name}:5: 'task' stands twice; keep one" in ended.stderr
+
+
 def test_an_invalid_plan_exits_2_with_everything_that_is_wrong_and_begins_no_run(tmp_path: Path) -> None:
     option = settings(tmp_path)
     steps = [{"id": "a", "kind": "call", "tool": "nope.x", "needs": ["zz"]}, {"id": "a", "kind": "walk"}]
@@ -122,6 +140,33 @@ def test_an_ended_run_is_reopened_with_another_budget(tmp_path: Path) -> None:
     assert [event["type"] for event in exported["events"]].count("run.ended") == 2
 
 
+def test_a_run_that_waits_for_a_limit_to_be_raised_goes_on_with_the_limit_that_is_given(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    low = {"model": "scripted:script.json", "budget": {"model_calls": 2}}
+    (tmp_path / "settings.json").write_text(json.dumps(low))
+    with open_terminal("run", "say hello", *option, cwd=tmp_path) as terminal:
+        terminal.expect("raise, finish or later?")
+        terminal.process.kill()
+        terminal.end()
+    [line] = listed(tmp_path, option)
+    again = answered("runs", "resume", line["run_id"], "--budget", "model_calls=9", *option, cwd=tmp_path)
+    shown = json.loads(answered("runs", "show", line["run_id"], "--json", *option, cwd=tmp_path).stdout)
+    assert (line["status"], again.returncode) == ("awaiting_approval", 0), again.stdout
+    assert (shown["status"], shown["budget"]["model_calls"], shown["actions"]) == ("succeeded", 9, [])
+
+
+def test_a_limit_that_is_mistyped_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    answered("run", "say hello", *option, cwd=tmp_path)
+    run_id = listed(tmp_path, option)[0]["run_id"]
+    before = json.loads(answered("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    (tmp_path / "other.json").write_text((tmp_path / "settings.json").read_text())
+    typed = answered("runs", "resume", run_id, "--budget", "nonsense=5", "--config", "other.json", cwd=tmp_path)
+    after = json.loads(answered("runs", "export", run_id, *option, cwd=tmp_path).stdout)
+    assert (typed.returncode, typed.stdout) == (2, "")
+    assert after["run"] == before["run"]
+
+
 @pytest.mark.parametrize("as_json", [True, False], ids=["events", "lines"])
 def test_resuming_a_run_that_succeeded_says_so_first_and_shows_only_what_is_new(tmp_path: Path, as_json: bool) -> None:
     option = [*settings(tmp_path), *(["--json"] if as_json else [])]
@@ -145,6 +190,23 @@ def test_a_detached_run_prints_its_id_and_ends_without_us(tmp_path: Path) -> Non
     watched = steprelay("runs", "watch", run_id, *option, cwd=tmp_path)
     assert (ended.returncode, ended.stdout[:2], watched.returncode) == (0, "r_", 0), watched.stderr
     assert "✔ write            hello" in watched.stdout
+
+
+@pytest.mark.parametrize("mode", ["deny", "all"])
+def test_nobody_decides_for_a_detached_run_at_the_terminal_that_left_it(tmp_path: Path, mode: str) -> None:
+    option = settings(tmp_path)
+    ended = answered("run", "say hello", "--detach", "--approve", mode, *option, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--detach leaves the run to another process; leave one of them out" in ended.stderr
+    assert listed(tmp_path, option) == []
+
+
+def test_a_detached_run_prints_its_first_event_with_json(tmp_path: Path) -> None:
+    option = settings(tmp_path)
+    ended = steprelay("run", "say hello", "--detach", "--json", *option, cwd=tmp_path)
+    event = json.loads(ended.stdout)
+    assert (event["seq"], event["type"], event["data"]) == (1, "run.created", {"goal": "say hello"})
+    assert answered("runs", "cancel", event["run"], *option, cwd=tmp_path).returncode == 0
 
 
 def test_a_detached_run_can_be_cancelled(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from journal.runs import NewRun, RunStatus, StopReason
 from journal.steps import StepRow, StepStatus
 from journal.store import open_store
 from journal.world import World
+from server.installed import Spoken
 from server.terminal.exit_codes import ExitCode, code_of_run
 from server.views.run_view import RunLines, RunView
 from server.views.view import run_lines, run_view
@@ -37,8 +38,8 @@ async def open_driven(folder: Path) -> AsyncGenerator[tuple[RunAtHand, RunJourna
         yield run, await run.take()
 
 
-async def shown(run: RunAtHand, *, detail: bool = False) -> RunView:
-    view = await run_view(run.store, run.id, command=COMMAND, detail=detail)
+async def shown(run: RunAtHand, *, vouched: bool = True, detail: bool = False) -> RunView:
+    view = await run_view(run.store, run.id, spoken=Spoken(COMMAND), vouched=vouched, detail=detail)
     jsonschema.validate(view.model_dump(mode="json"), RunView.model_json_schema())
     return view
 
@@ -167,7 +168,7 @@ async def test_an_action_is_shown_with_all_that_a_decision_needs(tmp_path: Path)
     async with open_driven(tmp_path) as (run, journal):
         action = await journal.ask(question("key", {"to": "ada"}))
         await journal.park(None)
-        view = await run_view(run.store, run.id, command=COMMAND, config=Path("/my files/s.yaml"))
+        view = await run_view(run.store, run.id, spoken=Spoken(COMMAND, Path("/my files/s.yaml")))
     typed = f"{COMMAND} {{}} {action.id} --config '/my files/s.yaml'"
     assert [each.model_dump(mode="json") for each in view.actions] == [
         {
@@ -190,6 +191,20 @@ async def test_an_action_is_shown_with_all_that_a_decision_needs(tmp_path: Path)
     assert view.next_actions[0] == (
         f'Ask the user; then approve_action(action_id="{action.id}", decision="approve", '
         "and tool and arguments as in actions[0])"
+    )
+
+
+async def test_where_no_word_of_a_host_counts_its_user_is_sent_to_the_form_or_elsewhere(tmp_path: Path) -> None:
+    async with open_driven(tmp_path) as (run, journal):
+        action = await journal.ask(question("key", {"to": "ada"}))
+        await journal.park(None)
+        view = await shown(run, vouched=False)
+    where = "waits for its user, in a form or outside this client, to decide"
+    assert view.message == f"Run {run.id} {where}: toy.write ({action.id})."
+    assert view.next_actions[0] == (
+        f"Tell the user that they decide {action.id}: in a form, which "
+        f'approve_action(action_id="{action.id}", decision="approve") shows again if this client has forms, else as '
+        "actions[0].how says. It decides nothing by itself."
     )
 
 

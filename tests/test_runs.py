@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from journals import LIMITS, NEW, Clock, change, create, open_own_store, take
 
-from journal.actions import Decision, NewAction
+from journal.actions import ActionKind, Decision, NewAction
 from journal.database import Transaction
 from journal.errors import Fenced, UnknownId
 from journal.run_journal import Ending
@@ -172,18 +172,33 @@ async def test_binding_to_the_same_settings_only_wakes_the_run(tmp_path: Path) -
         assert (run.wake_at, run.driver, (await store.action(yes)).state) == (0, "driver", "decided")
 
 
-async def test_an_ended_run_can_be_reopened_and_an_open_one_is_left_alone(tmp_path: Path) -> None:
+async def test_an_ended_run_can_be_reopened(tmp_path: Path) -> None:
     async with open_own_store(tmp_path) as store:
         run_id = await create(store)
         journal = await take(store, run_id)
-        await store.reopen(journal.run, options={"reopened": 1})
-        assert (await journal.fresh()).options == {}
         await store.request_cancel(journal.run, "enough")
         await journal.finish(DONE)
         await store.reopen(await store.run(run_id), options={"reopened": 1})
         run = await store.run(run_id)
         assert (run.status, run.stop_reason, run.ended_at, run.cancel_reason) == ("running", None, None, None)
         assert (run.options, run.driver, run.wake_at, run.epoch) == ({"reopened": 1}, None, 0, 2)
+        with pytest.raises(Fenced):
+            await journal.say()
+
+
+async def test_an_open_run_goes_on_under_new_options_and_its_question_about_a_limit_falls(tmp_path: Path) -> None:
+    async with open_own_store(tmp_path) as store:
+        run_id = await create(store)
+        journal = await take(store, run_id)
+        kinds: tuple[ActionKind, ...] = ("budget", "call")
+        asked = [(await journal.ask(NewAction(kind, kind, "host", "?", {}, {}, kind))).id for kind in kinds]
+        assert await journal.park(None)
+        before = await store.run(run_id)
+        await store.reopen(before, options={"reopened": 1})
+        run = await store.run(run_id)
+        assert (run.options, run.status, run.driver, run.wake_at) == ({"reopened": 1}, before.status, None, 0)
+        assert await ready(store) == [run_id]
+        assert [(await store.action(id_)).state for id_ in asked] == ["superseded", "waiting"]
         with pytest.raises(Fenced):
             await journal.say()
 

@@ -20,6 +20,7 @@ from server.settings import (
     what_it_runs,
 )
 from server.settings_file.found import user_settings_path
+from server.terminal.asking import AGENT_MARKERS
 
 TEXT = """
 model_options: {api_base: "https://models.example/${REGION}", api_key: "${KEY}"}
@@ -145,6 +146,50 @@ def test_the_record_does_not_depend_on_how_the_file_was_named(project: Path, mon
     assert (is_trusted(project), hash_of(Path("steprelay.yaml"))) == (True, hash_of(project))
 
 
+def test_a_link_to_a_file_is_shown_hashed_and_recorded_as_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trusted, cloned = tmp_path / "trusted", tmp_path / "cloned"
+    for folder in (trusted, cloned):
+        folder.mkdir()
+    (trusted / "steprelay.yaml").write_text("mcpServers: {go: {command: ./go.sh}}")
+    (cloned / "steprelay.yaml").symlink_to(trusted / "steprelay.yaml")
+    trust_file(trusted / "steprelay.yaml")
+    # The same text would start another program from here.
+    assert not is_trusted(cloned / "steprelay.yaml")
+    (cloned / "workers").mkdir()
+    worker = cloned / "workers" / "evil.md"
+    worker.write_text("")
+    monkeypatch.chdir(cloned)
+    assert called("config", "trust") == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:3] == [
+        f"{cloned / 'steprelay.yaml'} would use:",
+        f"  server go: runs ./go.sh in {cloned}",
+        f"  worker file: {worker}",
+    ]
+    assert is_trusted(cloned / "steprelay.yaml")
+    assert find_settings(None, environ={}, cwd=cloned) == Found(cloned / "steprelay.yaml", "project")
+
+
+def test_the_way_to_a_file_may_lead_over_links(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project.parent)
+    trust_file(tmp_path / "link" / project.name)
+    assert is_trusted(project)
+
+
+@pytest.mark.parametrize("marker", AGENT_MARKERS)
+def test_in_the_shell_of_an_agent_settings_are_shown_and_not_trusted(
+    project: Path, marker: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(marker, "1")
+    assert called("config", "trust", str(project)) == 2
+    said = capsys.readouterr()
+    assert "server fs: runs npx" in said.out
+    assert f"this shell belongs to an agent ({marker} is set)" in said.err
+    assert not is_trusted(project)
+
+
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
@@ -175,6 +220,24 @@ def test_the_record_does_not_depend_on_how_the_file_was_named(project: Path, mon
             ],
         ),
         (
+            "policy: {rules: [{allow: web.get, tainted: allow}], sinks: {mail.send: []}}\n"
+            "server_options: {a: {private: true, tools: {'*': {idempotent: true}}}, b: {private: false}}\n"
+            "approvals: {trusted_hosts: [any], min_answer_seconds: 0, page: link}\n"
+            "budget: {usd: 500, seconds: null}\naudit: {checkpoints: ../../.bashrc, every: 5}\nretention: {days: 1}",
+            [
+                "calls without asking: web.get (also with what others wrote)",
+                "server_options.a.private: true (its data goes to other private servers without asking)",
+                "server_options.a.tools.*.idempotent: true (a call without an answer is sent again without asking)",
+                "policy.sinks.mail.send: [] (no other arguments count as recipients, addresses, paths or accounts)",
+                'approvals.trusted_hosts: ["any"] (a press in the panel of such a host counts as a person\'s)',
+                "approvals.min_answer_seconds: 0 (a faster answer counts for nothing)",
+                "budget.usd: 500 (spent without asking)",
+                'audit.checkpoints: "../../.bashrc" (lines are appended to this file)',
+                "retention.days: 1 (what is above is removed without asking)",
+                "variables: none",
+            ],
+        ),
+        (
             'servers: {"a\\u202e": {command: "x\\ny", args: ["\\u200b"]}, b: {command: y, cwd: sub, env: {A: "${B}"}}}',
             [
                 "server a\\u202e: runs 'x\\ny' '\\u200b' in FOLDER",
@@ -183,7 +246,7 @@ def test_the_record_does_not_depend_on_how_the_file_was_named(project: Path, mon
             ],
         ),
     ],
-    ids=["both ways", "addresses", "models", "without asking", "unseen characters"],
+    ids=["both ways", "addresses", "models", "without asking", "looser than usual", "unseen characters"],
 )
 def test_nothing_that_decides_what_is_run_goes_unsaid(tmp_path: Path, text: str, lines: list[str]) -> None:
     path = tmp_path / "steprelay.yaml"

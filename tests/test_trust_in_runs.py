@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 import toys
-from command_line import called, steprelay
+from command_line import called, open_terminal, steprelay
 from products import call_step, open_test_product, script, write_settings
 
 from journal.actions import Action, Decision
@@ -150,6 +150,8 @@ async def test_a_tool_changed_in_mid_run_is_noticed_by_its_servers_word_and_wait
             lambda: steprelay("servers", "trust", "box", "--config", config, cwd=tmp_path, stdin="yes\n")
         )
         view = await ended(product, run_id)
+        decided = await product.store.action(asked.id)
+    assert (decided.choice, decided.via) == ("accept", "flag")
     assert (command.returncode, command.stderr) == (0, "")
     assert f"box.put: {CHANGED}" in command.stdout
     assert f"Run {run_id}, which waited for it, goes on." in command.stdout
@@ -226,7 +228,9 @@ async def test_names_that_can_be_taken_for_another_are_left_out_and_named(tmp_pa
     assert all('its name can be taken for "put"' in text for text in said)
 
 
-def test_what_differs_is_shown_and_accepted_only_by_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_differs_is_shown_and_accepted_only_by_a_yes_that_the_audit_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     servers = {"box": toys.entry([sys.executable, str(SERVER), str(tmp_path)])}
     config = str(write_settings(tmp_path, script=script(LOOK), servers=servers))
 
@@ -249,6 +253,47 @@ def test_what_differs_is_shown_and_accepted_only_by_a_yes(tmp_path: Path, capsys
         False,
     ]
     assert run() == (0, "Server box lists what was accepted of it.\n")
+    assert called("audit", "export", "--config", config) == 0
+    words, both = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (first, second), (now, last) = [(each["data"].pop("was"), each["data"].pop("pin")) for each in (words, both)]
+    assert (words["type"], both["type"], now, len({first, second, last})) == (*(["server.trusted"] * 2), second, 3)
+    assert words["data"] == {
+        "server": "box",
+        "tools": [],
+        "reworded": ["look", "put"],
+        "instructions": False,
+        "via": "flag",
+    }
+    assert both["data"] == words["data"] | {"tools": ["box.extra", "box.put"], "reworded": ["look"]}
+
+
+def test_in_the_shell_of_an_agent_nothing_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = {"box": toys.entry([sys.executable, str(SERVER), str(tmp_path)])}
+    words = ("servers", "trust", "box", "--config", str(write_settings(tmp_path, script=script(LOOK), servers=servers)))
+    assert called(*words) == 0
+    change(tmp_path, "schema")
+    monkeypatch.setenv("CODEX_SANDBOX", "1")
+    assert called(*words, "--yes") == 2
+    assert "this shell belongs to an agent (CODEX_SANDBOX is set)" in capsys.readouterr().err
+    monkeypatch.delenv("CODEX_SANDBOX")
+    assert called(*words, "--json") == 5
+    assert json.loads(capsys.readouterr().out)["differs"] is True
+
+
+def test_a_yes_at_a_terminal_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = {"box": toys.entry([sys.executable, str(SERVER), str(tmp_path)])}
+    config = str(write_settings(tmp_path, script=script(LOOK), servers=servers))
+    assert called("servers", "trust", "box", "--config", config) == 0
+    change(tmp_path, "schema")
+    with open_terminal("servers", "trust", "box", "--config", config, cwd=tmp_path) as terminal:
+        terminal.expect("Accept all of it? [y/N] ")
+        terminal.send("y\n")
+        assert terminal.end() == 0
+    capsys.readouterr()
+    assert called("audit", "export", "--config", config) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["via"] == "terminal"
 
 
 def test_without_a_yes_nothing_is_accepted_and_a_server_that_is_gone_is_said(tmp_path: Path) -> None:

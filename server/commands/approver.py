@@ -8,6 +8,8 @@ import typer
 from journal.world import World
 from server.terminal.exit_codes import UsageProblem
 
+from .options import NoConfig
+
 if TYPE_CHECKING:
     from server.page.approver import Approver
 
@@ -21,6 +23,7 @@ def init(
             show_default=False,
         ),
     ] = None,
+    config: NoConfig = None,
 ) -> None:
     """Set a PIN for the page, or another one.
 

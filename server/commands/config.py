@@ -53,24 +53,38 @@ def trust(
     import anyio
 
     from server.settings import hash_of, is_trusted, trust_file, what_it_runs
+    from server.settings_file.trust import as_used
     from server.terminal.asking import confirm, nobody_here
 
     if not settings_file.is_file():
         raise UsageProblem(f"{settings_file}: no such file; name the settings file to trust")
     # What changes from here on, while it is read, is not trusted.
     seen = hash_of(settings_file)
-    typer.echo(f"{settings_file.resolve()} would use:")
-    for line in what_it_runs(settings_file.resolve()):
+    used = as_used(settings_file)
+    typer.echo(f"{used} would use:")
+    for line in what_it_runs(used):
         typer.echo(f"  {line}")
     if is_trusted(settings_file):
         typer.echo("It is trusted already, as it is now.")
         return
+    refuse_agents()
     if nobody_here(os.environ) is None and not anyio.run(confirm, "Trust it?"):
         typer.echo("Not trusted.")
         raise typer.Exit(ExitCode.REFUSED)
-    anyio.run(_note_trust, settings_file.resolve(), seen)
+    anyio.run(_note_trust, used, seen)
     trust_file(settings_file, seen=seen)
     typer.echo("Trusted, until it is changed.")
+
+
+def refuse_agents() -> None:
+    """Raises UsageProblem in the shell of an agent, where trust is not given."""
+    from server.terminal.asking import AGENT_MARKERS
+
+    if marker := next((name for name in AGENT_MARKERS if os.environ.get(name)), None):
+        raise UsageProblem(
+            f"that takes a person, and this shell belongs to an agent ({marker} is set); have yours look at it, and "
+            "type this in a terminal of their own"
+        )
 
 
 async def _note_trust(path: Path, seen: str) -> None:

@@ -32,7 +32,9 @@ def approvals(config: Config = None, as_json: AsJson = False) -> None:
         async with open_settings_store(settings, world=World()) as store:
             waiting = [without_secrets(action, store.outlet) for action in await store.waiting_actions()]
             if as_json:
-                typer.echo(json.dumps({"actions": await _as_json(store, waiting, config)}, ensure_ascii=False))
+                typer.echo(
+                    json.dumps({"actions": await _as_json(store, waiting, settings, config)}, ensure_ascii=False)
+                )
             else:
                 _list(waiting, config, store.world.now())
         return ExitCode.OK
@@ -82,8 +84,7 @@ def _decide(word: _Word) -> None:
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
-        from server.terminal.asking import GRANT
-        from server.terminal.granting import approve_with_grants
+        from server.terminal.granting import with_grants
         from server.views.action_view import without_secrets
 
         _refuse_unseen(word)
@@ -91,14 +92,13 @@ def _decide(word: _Word) -> None:
             action = await store.action(word.action_id)
             await store.check_writable(action.run)
             # Grants hold under the settings that they were given under.
-            grants = (await store.run(action.run)).fingerprint == settings.fingerprint
-            decision = await _decision(without_secrets(action, store.outlet), word, store.world.now(), grants=grants)
+            grantable = (await store.run(action.run)).fingerprint == settings.fingerprint
+            decision = await _decision(without_secrets(action, store.outlet), word, store.world.now(), grants=grantable)
             if decision is None:
                 return ExitCode.WAITING
             is_ours = await _takes_over(store, action.run, settings)
-            if decision.choice == GRANT:
-                decision = await approve_with_grants(settings, store, action, decision)
-            await store.decide(action, decision)
+            decision, grants = await with_grants(settings, store, action, decision)
+            await store.decide(action, decision, grants=grants)
             if not is_ours:
                 await _say_who_goes_on(store, action.run, word.config)
                 return ExitCode.OK
@@ -191,13 +191,16 @@ async def _drive(settings: "Settings", run_id: str, config: Path | None) -> Exit
         return await drive_here(product, run_id, Manner(config=config))
 
 
-async def _as_json(store: "Store", waiting: "list[Action]", config: Path | None) -> "list[JsonObject]":
-    from server.installed import installed_command
+async def _as_json(
+    store: "Store", waiting: "list[Action]", settings: "Settings", config: Path | None
+) -> "list[JsonObject]":
+    from server.installed import Spoken, installed_command
     from server.views.view import run_view
 
     shown: list[JsonObject] = []
     for run_id in dict.fromkeys(action.run for action in waiting):
-        view = await run_view(store, run_id, command=installed_command(), config=config)
+        vouched = settings.approvals.approve_action == "host"
+        view = await run_view(store, run_id, spoken=Spoken(installed_command(), config), vouched=vouched)
         shown += [{"run_id": run_id, **action.model_dump(mode="json")} for action in view.actions]
     return shown
 

@@ -10,6 +10,7 @@ from journal.world import World
 from .opening import OWN_PROCESS
 
 if TYPE_CHECKING:
+    from journal.events import Event
     from server.product import Request
     from server.settings import Settings
 
@@ -17,8 +18,8 @@ _NOBODY = "nobody"
 """The driver of a run that its creator does not drive: no lease has this id, so whoever is alive adopts it at once."""
 
 
-async def hand_over(settings: "Settings", request: "Request") -> str:
-    """Create the run and see to it that some process drives it; returns its id. Raises NoModelFound."""
+async def hand_over(settings: "Settings", request: "Request") -> "Event":
+    """Create the run and see to it that some process drives it; returns its first event. Raises NoModelFound."""
     from server.opened_store import open_settings_store
     from server.product import new_run
     from server.views.view import needed_settings
@@ -28,9 +29,10 @@ async def hand_over(settings: "Settings", request: "Request") -> str:
         new = new_run(settings, request, owner=store.owner)
         run_id, _ = await store.create_or_attach(new, driver=_NOBODY)
         is_driven = await needed_settings(store, await store.run(run_id)) is None
+        created, *_ = await store.events(run_id)
     if not is_driven:
         _start_driver(run_id, settings.path)
-    return run_id
+    return created
 
 
 async def _check_model(settings: "Settings") -> None:

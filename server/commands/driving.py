@@ -1,7 +1,7 @@
 """Driving a run from the command line: shown while it goes on, its actions decided, its end told."""
 
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ import typer
 
 from journal.actions import Action, Decision
 from journal.errors import DecisionRefused, StoreError
-from server.terminal.asking import GRANT, ask_decision, no_of, nobody_here, question_lines
+from journal.grants import Grant
+from server.terminal.asking import ask_decision, no_of, nobody_here, question_lines
 from server.terminal.event_lines import show_events
 from server.terminal.exit_codes import ExitCode, code_of_run
 from server.terminal.follow import Decide, Show, follow, look
@@ -126,17 +127,18 @@ def open_display(manner: Manner, *, asks: bool = False) -> Generator[Display]:
 def _decider(product: "Product", manner: Manner, display: Display) -> Decide:
     async def decide(action: Action) -> None:
         decision, shown = _by_flag(action, manner.approve), without_secrets(action, product.store.outlet)
+        grants: Sequence[Grant] = ()
         if decision is None and manner.asks:
             with display.aside():
                 decision = await _ask(product, shown)
-                if decision is not None and decision.choice == GRANT:
-                    from server.terminal.granting import approve_with_grants
+                if decision is not None:
+                    from server.terminal.granting import with_grants
 
-                    decision = await approve_with_grants(product.settings, product.store, action, decision)
+                    decision, grants = await with_grants(product.settings, product.store, action, decision)
         elif decision is None and not manner.as_json:
             _say_what_waits(shown, product.store.world.now())
         if decision is not None:
-            await _record(product, action, decision)
+            await _record(product, action, decision, grants=grants)
 
     return decide
 
@@ -184,8 +186,8 @@ def _say_what_waits(action: Action, now: float) -> None:
         typer.echo(line)
 
 
-async def _record(product: "Product", action: Action, decision: Decision) -> None:
+async def _record(product: "Product", action: Action, decision: Decision, *, grants: Sequence[Grant]) -> None:
     try:
-        await product.decide(action, decision)
+        await product.decide(action, decision, grants=grants)
     except DecisionRefused as error:
         typer.echo(product.store.outlet.text(str(error)), err=True)

@@ -101,9 +101,15 @@ def as_yaml(data: "JsonObject") -> str:
     yaml: Any = YAML(typ="rt")
     yaml.width = 100
     yaml.representer.add_representer(str, _represented)
+    yaml.representer.ignore_aliases = _is_written_out
     text = StringIO()
     yaml.dump(data, text)
     return text.getvalue()
+
+
+def _is_written_out(data: object) -> bool:
+    """Also where it stands twice: anchors are not read."""
+    return True
 
 
 def _represented(representer: Any, text: str) -> Any:

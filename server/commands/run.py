@@ -1,5 +1,6 @@
 """`steprelay run`: a goal from the command line, driven here or handed over."""
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -43,7 +44,11 @@ def run(  # noqa: PLR0913
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one event a line, and nothing else.")] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Print the run's id and leave the run to a process in the background.")
+        bool,
+        typer.Option(
+            "--detach",
+            help="Print the run's id (with --json its first event) and leave the run to a process in the background.",
+        ),
     ] = False,
     approve: Approve = "ask",
     grants: Annotated[
@@ -57,13 +62,17 @@ def run(  # noqa: PLR0913
     """
     from .driving import Manner
 
+    if detach and approve != "ask":
+        raise UsageProblem(
+            "--approve decides in this terminal, and --detach leaves the run to another process; leave one of them out"
+        )
     manner = Manner(approve, as_json, config)
     request = replace(new_request(goal, context), interactive=manner.asks and not detach)
     if plan is not None or grants is not None:
         # A key of its own, so that the same goal with another plan is another run.
         request = replace(with_plan(request, plan, grants), idempotency_key=new_id("k"))
     settings = load(config)
-    work = partial(_hand_over, settings, request) if detach else partial(_drive, settings, request, manner)
+    work = partial(_hand_over if detach else _drive, settings, request, manner)
     run_async(work, settings)
 
 
@@ -77,7 +86,7 @@ async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> 
         return await drive_here(product, await product.start(request), manner)
 
 
-async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
+async def _hand_over(settings: "Settings", request: "Request", manner: "Manner") -> ExitCode:
     from server.assembly import open_product
 
     from .detached import hand_over
@@ -85,7 +94,8 @@ async def _hand_over(settings: "Settings", request: "Request") -> ExitCode:
     if request.plan is not None:
         async with open_product(settings, world=World(), adopts=False) as product:
             await _check(product, request)
-    typer.echo(await hand_over(settings, request))
+    created = await hand_over(settings, request)
+    typer.echo(json.dumps(created.to_json(), ensure_ascii=False) if manner.as_json else created.run)
     return ExitCode.OK
 
 
@@ -130,9 +140,12 @@ def read_plan(path: Path) -> "JsonObject":
 
     told = 'a plan is a map with its steps, {"steps": […]}; `steprelay plan` writes one'
     try:
-        data: JsonObject = read_document(path, otherwise=told).data
+        located = read_document(path, otherwise=told)
     except SettingsError as error:
         raise UsageProblem(str(error)) from error
+    for place, line in located.repeated:
+        raise UsageProblem(f"{path}:{line}: {place[-1]!r} stands twice; keep one")
+    data: JsonObject = located.data
     if not isinstance(data.get("steps"), list):
         raise UsageProblem(f"{path}: {told}")
     return data

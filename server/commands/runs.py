@@ -86,13 +86,14 @@ def show(
 
 def _show_standing(settings: "Settings", run_id: str, *, config: Path | None, as_json: bool) -> NoReturn:
     async def work() -> ExitCode:
-        from server.installed import installed_command
+        from server.installed import Spoken, installed_command
         from server.opened_store import open_settings_store
         from server.views.standing import standing_lines, standing_of
         from server.views.view import run_view
 
         async with open_settings_store(settings, world=World()) as store:
-            view = await run_view(store, run_id, command=installed_command(), config=config, detail=True)
+            spoken, vouched = Spoken(installed_command(), config), settings.approvals.approve_action == "host"
+            view = await run_view(store, run_id, spoken=spoken, vouched=vouched, detail=True)
             standing = await standing_of(store, run_id)
             if as_json:
                 whole = view.model_dump(mode="json") | dataclasses.asdict(standing)

@@ -147,19 +147,20 @@ def _number(change: str, value: str) -> "Json":
 
 async def _reopen(store: "Store", run: "Run", settings: "Settings", changes: list[str]) -> None:
     """Let the run go on under these settings and limits. Raises UsageProblem while a living process drives it."""
-    from journal.lease import LeaseWatch
+    from journal.lease import living_now
 
     is_ours = run.fingerprint == settings.fingerprint
-    driver = next((lease for lease in await LeaseWatch(store).living() if lease.id == run.driver), None)
+    driver = next((lease for lease in await living_now(store) if lease.id == run.driver), None)
     if driver is not None and not run.ended and (changes or not is_ours):
         raise UsageProblem(
             f"process {driver.pid} with {run.settings_path} drives run {run.id} just now; watch it with "
             f"`runs watch {run.id}`, or end it first with `runs cancel {run.id}`"
         )
+    # Before anything is changed: a limit that was mistyped must not cost what the run stands on.
+    options = changed_budget(run.options, changes)
     if not is_ours:
         await store.rebind(run, fingerprint=settings.fingerprint, settings_path=_path_text(settings.path))
     if run.ended or changes:
-        options = changed_budget(run.options, changes)
         await store.reopen(run, options=options | {"reopened": int(run.options.get("reopened", 0)) + 1})
     if run.status == "succeeded":
         typer.echo(f"Run {run.id} had ended with success: only its answer is asked for again.", err=True)
@@ -188,10 +189,10 @@ def _path_text(path: Path | None) -> str:
 async def _ends_elsewhere(store: "Store", run_id: str) -> bool:
     import anyio
 
-    from journal.lease import LeaseWatch
+    from journal.lease import living_now
     from server.terminal.follow import follow
 
-    if not await LeaseWatch(store).living():
+    if not await living_now(store):
         return False
     with anyio.move_on_after(_CANCEL_SECONDS):
         await follow(store, run_id, show=lambda now: None)

@@ -1,6 +1,7 @@
 """`steprelay servers trust`: what a tool server lists otherwise than it was accepted, and a person's yes to it."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 from journal.world import World
 from server.terminal.exit_codes import ExitCode
 
+from .config import refuse_agents
 from .opening import load, run_async
 from .options import AsJson, Config
 from .servers import ServerName, let_go_on, server_named
@@ -16,6 +18,7 @@ from .servers import ServerName, let_go_on, server_named
 if TYPE_CHECKING:
     from downstream.servers.catalogue import Catalogue
     from downstream.settings import ServerSettings
+    from journal.audit import AuditLine
     from journal.store import Store
     from journal.values import JsonObject
 
@@ -85,12 +88,34 @@ class _Here:
         shown: JsonObject = self._store.outlet.json(found)
         return shown
 
-    async def accept(self) -> list[str]:
-        """Pin it, and decide what waits for it; the runs that go on by it."""
-        from downstream.gate.trust import settle_trust
+    async def accept(self, *, yes: bool) -> list[str]:
+        """Pin it, and decide what waits for it; the runs that go on by it. The audit has it before it counts.
 
+        Raises UsageProblem in the shell of an agent.
+        """
+        from downstream.gate.trust import settle_trust
+        from server.terminal.asking import nobody_here
+
+        refuse_agents()
+        via = "flag" if yes or nobody_here(os.environ) is not None else "terminal"
+        await self._store.note(self._line(via))
         await self._catalogue.accept_all(self._server.name, self._pins.found)
-        return await settle_trust(self._store, self._server, self._changes)
+        return await settle_trust(self._store, self._server, self._changes, via=via)
+
+    def _line(self, via: str) -> "AuditLine":
+        from journal.audit import AuditLine
+
+        pins = self._pins
+        data: JsonObject = {
+            "server": self._server.name,
+            "pin": pins.found.pin,
+            "was": pins.pinned.pin,
+            "tools": [change.full_name for change in self._changes],
+            "reworded": list(pins.difference.reworded),
+            "instructions": pins.difference.instructions,
+            "via": via,
+        }
+        return AuditLine("server.trusted", data)
 
     async def tell(self, runs: list[str]) -> None:
         await let_go_on(self._store, runs, self._config)
@@ -99,7 +124,7 @@ class _Here:
 async def _as_json(here: _Here, *, yes: bool) -> ExitCode:
     found = here.shown()
     is_accepted = yes and bool(found["differs"])
-    runs = await here.accept() if is_accepted else []
+    runs = await here.accept(yes=yes) if is_accepted else []
     typer.echo(json.dumps(found | {"accepted": is_accepted, "runs": runs}, ensure_ascii=False))
     return ExitCode.OK if is_accepted or not found["differs"] else ExitCode.WAITING
 
@@ -120,7 +145,7 @@ async def _at_a_terminal(here: _Here, *, yes: bool) -> ExitCode:
     if not yes and not await confirm("Accept all of it?"):
         typer.echo("Nothing was accepted.")
         return ExitCode.REFUSED
-    runs = await here.accept()
+    runs = await here.accept(yes=yes)
     typer.echo("Accepted, until it changes again.")
     await here.tell(runs)
     return ExitCode.OK

@@ -19,15 +19,18 @@ from downstream.gate.forms import holds_its_call
 from journal.actions import Action
 from journal.errors import DecisionRefused, StoreError
 from journal.runs import Run
+from journal.tasks import open_tasks
 from server.product import Product
-from server.views.action_view import without_secrets
+from server.views.action_view import a_host_decides, without_secrets
 from server.views.run_view import RunView
 from server.views.view import needed_settings
 
 from .depth import depth_of
-from .forms import Answered, can_be_asked, decision_from, form_message, form_request, form_schema
+from .forms import Answered, decision_from, form_message, form_request, form_schema
 from .progress import Progress
 
+STATE_SECONDS = 86_400.0
+"""How long a person may think over one round of questions."""
 _ROUNDS = 8
 """Hosts give up after ten rounds of questions; we stop asking before that."""
 _WAIT = 45.0
@@ -102,9 +105,12 @@ class Attachment:
         state = json.loads(self.host.state or "{}")
         self.round, self.asked = int(state["round"]), set(state["asked"])
         store = self.product.store
+        now = store.world.now()
         if not await store.remembered.add("request_state", state["nonce"], True):
             return False
-        seconds = store.world.now() - float(state["asked_at"])
+        # A state that is older is refused before it gets here.
+        await store.remembered.forget("request_state", before=now - STATE_SECONDS)
+        seconds = now - float(state["asked_at"])
         for action_id, result in self.host.responses.items():
             if action_id in self.asked:
                 action = await store.action(action_id)
@@ -146,7 +152,7 @@ class Attachment:
 
     def _may_ask(self, action: Action) -> bool:
         fits = self.host.shows_forms and self.round < _ROUNDS and action.id not in self.asked
-        return fits and can_be_asked(action)
+        return fits and a_host_decides(action)
 
     def _as_question(self, actions: Sequence[Action]) -> InputRequiredResult:
         self.asked |= {action.id for action in actions}
@@ -173,7 +179,7 @@ class Attachment:
         world, shown = self.product.store.world, without_secrets(action, self.product.store.outlet)
         answers: list[object] = []
         began = world.monotonic()
-        async with anyio.create_task_group() as group:
+        async with open_tasks() as group:
             group.start_soon(self._close_when_decided, action, group.cancel_scope)
             # A host that cannot be asked after all, or answers nonsense, has not decided.
             with suppress(MCPError, ValidationError):
@@ -182,7 +188,6 @@ class Attachment:
                         form_message(shown), form_schema(shown), related_request_id=self.host.context.request_id
                     )
                 )
-            group.cancel_scope.cancel()
         for answer in answers:
             await self._take(Answered(action, answer, world.monotonic() - began, self.host.name))
 

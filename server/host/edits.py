@@ -38,6 +38,10 @@ async def edit_action(
             f"action {action.id} ({action.kind}, {action.state}) cannot be edited: only calls that wait can be; "
             "decide it as it is, or leave it waiting"
         )
+    if action.expires_at is not None and product.store.world.now() > action.expires_at:
+        raise DecisionRefused(
+            f"action {action.id} has expired; an edit would have it wait anew, so ask for the goal again"
+        )
     edit = _Edit(action, await product.edited(action, arguments))
 
     def change(tx: Transaction) -> None:

@@ -11,7 +11,6 @@ from downstream.gate.forms import Form, checked_content, field_words, shown_text
 from downstream.gate.prompt_text import argument_lines
 from journal.actions import Action, Decision
 from journal.values import Json, JsonObject
-from server.views.action_view import fits_a_host
 
 _WIDTH = 96
 
@@ -24,11 +23,6 @@ class Answered:
     result: object
     seconds: float
     client: str | None
-
-
-def can_be_asked(action: Action) -> bool:
-    """Whether a host's user may decide it by a form."""
-    return action.level == "host" and fits_a_host(action)
 
 
 def form_message(action: Action) -> str:

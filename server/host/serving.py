@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -27,6 +28,9 @@ from .bearer import BearerOnly
 from .kept_secret import NotKept, local_token, request_state_key
 from .mcp_server import build_host_server
 from .unread_lines import open_answered
+
+if TYPE_CHECKING:
+    from mcp.server.transport_security import TransportSecuritySettings
 
 __all__ = ["Address", "NotServed", "Readiness", "check_address", "local_token", "serve_http", "serve_stdio"]
 
@@ -82,7 +86,8 @@ class Readiness:
         await self._known.wait()
         assert self._product is not None
         if isinstance(self._product, SteprelayError):
-            raise self._product
+            # Kept and raised again and again, it would hold on to all who have asked.
+            raise self._product.with_traceback(None)
         return self._product
 
 
@@ -90,10 +95,13 @@ async def serve_stdio(found: Callable[[], Found], *, environ: Mapping[str, str],
     """Serve one host over stdin and stdout until stdin closes or a signal comes."""
     from mcp.server.stdio import stdio_server
 
-    async def serve(ready: Readiness) -> None:
+    async def serve(ready: Readiness, end: _End) -> None:
         server = build_host_server(ready, state_key=_state_key())
-        async with stdio_server() as (lines, send), open_answered(lines, send) as receive:
-            await server.run(receive, send, server.create_initialization_options())
+        async with stdio_server() as (lines, send):
+            # Nothing that fails leaves the transport before its thread has read the next line, which may never come.
+            with end.once_failed():
+                async with open_answered(lines, send) as receive:
+                    await server.run(receive, send, server.create_initialization_options())
 
     await _serve(found, serve, environ=environ, world=world)
 
@@ -104,8 +112,9 @@ async def serve_http(found: Callable[[], Found], address: Address, *, environ: M
 
     with _listening(address) as listener:
 
-        async def serve(ready: Readiness) -> None:
-            app = build_host_server(ready, state_key=_state_key()).streamable_http_app(host=address.host)
+        async def serve(ready: Readiness, end: _End) -> None:
+            server = build_host_server(ready, state_key=_state_key())
+            app = server.streamable_http_app(host=address.host, transport_security=_names_served(address.host))
             if address.token is not None:
                 app.add_middleware(BearerOnly, token=address.token)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
@@ -129,6 +138,20 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _names_served(host: str) -> "TransportSecuritySettings | None":
+    """On loopback, the names that requests may be for: a website can have a name of its own lead there (DNS rebinding).
+
+    None elsewhere, where nobody knows by which name this machine is reached, and the token alone lets in.
+    """
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    if not _is_loopback(host):
+        return None
+    served = f"[{host}]" if ":" in host else host
+    names = [f"{name}:*" for name in {"127.0.0.1", "localhost", "[::1]", served}]
+    return TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
+
+
 def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
@@ -149,7 +172,7 @@ def _state_key() -> bytes:
 
 async def _serve(
     found: Callable[[], Found],
-    serve: Callable[[Readiness], Awaitable[None]],
+    serve: "Serve",
     *,
     environ: Mapping[str, str],
     world: World,
@@ -162,14 +185,18 @@ async def _serve(
     async with anyio.create_task_group() as group:
         group.start_soon(end.at_signal)
         group.start_soon(end.after, serve, ready)
-        with end.once_left():
-            async with AsyncExitStack() as stack:
-                open_one = partial(_open, stack, ready, found, environ=environ, world=world)
-                while not await open_one() and not end.reached.is_set():
-                    with anyio.move_on_after(_AGAIN_SECONDS):
+        # Where serving fails, the group is cancelled; what is open is closed all the same, in its last seconds.
+        with anyio.CancelScope(shield=True):
+            try:
+                with end.once_left():
+                    async with AsyncExitStack() as stack:
+                        open_one = partial(_open, stack, ready, found, environ=environ, world=world)
+                        while not await open_one() and not end.reached.is_set():
+                            with anyio.move_on_after(_AGAIN_SECONDS):
+                                await end.reached.wait()
                         await end.reached.wait()
-                await end.reached.wait()
-        end.now()
+            finally:
+                end.now()
 
 
 class _End:
@@ -184,20 +211,26 @@ class _End:
             while True:
                 self._come(128 + int(await anext(signals)))
 
-    async def after(self, serve: Callable[[Readiness], Awaitable[None]], ready: Readiness) -> None:
+    async def after(self, serve: "Serve", ready: Readiness) -> None:
         with self.once_left():
-            await serve(ready)
+            await serve(ready, self)
 
     @contextmanager
     def once_left(self) -> Generator[None]:
         """The end comes when the block is left, whatever by."""
+        with self.once_failed():
+            yield
+        self._come(0)
+
+    @contextmanager
+    def once_failed(self) -> Generator[None]:
+        """The end comes where the block is left by an error, which goes on, or is cancelled."""
         try:
             yield
-        except Exception:  # it would wait for the thread that reads stdin, and the host for an answer
-            log.exception("serving_failed")
-            self._come(1)
-        else:
-            self._come(0)
+        finally:
+            if sys.exception() is not None and not self.reached.is_set():
+                log.error("serving_failed", exc_info=True)
+                self._come(1)
 
     def _come(self, code: int) -> None:
         if not self.reached.is_set():
@@ -211,6 +244,10 @@ class _End:
         logging.shutdown()
         sys.stderr.flush()
         os._exit(self._code)
+
+
+Serve: TypeAlias = Callable[[Readiness, _End], Awaitable[None]]
+"""Serves hosts until they are gone; it may tell the end that it failed before it can raise."""
 
 
 async def _open(

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from server.panel.resource import PANEL_META
 from server.product import AS_SET, Product, Request, Word
+from server.views.action_view import a_host_decides
 from server.views.run_view import RunLines, RunView
 from server.views.view import run_lines
 from server.views.view_text import lines_text, view_text
@@ -18,7 +19,6 @@ from server.views.view_text import lines_text, view_text
 from .arguments import ApproveAction, CancelRun, GetRun, ListRuns, PlanAndExecute, read_arguments
 from .attach import Attachment, Host, delivered
 from .edits import Editor, edit_action
-from .forms import can_be_asked
 from .progress import Progress
 
 Taken = TypeVar("Taken", bound=BaseModel)
@@ -102,7 +102,7 @@ async def _approve_action(product: Product, host: Host, taken: ApproveAction) ->
         client=host.name,
     )
     too_little = await product.take_word(word)
-    if too_little is not None and not (host.shows_forms and can_be_asked(action)):
+    if too_little is not None and not (host.shows_forms and a_host_decides(action)):
         return (await attachment.view()).model_copy(update={"message": too_little})
     given = await attachment.wait(host.patience(taken.wait_seconds))
     if too_little is None or isinstance(given, InputRequiredResult):

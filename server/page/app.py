@@ -12,15 +12,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from downstream.gate.form_fields import ContentUnfit
-from downstream.servers.confirmed import CLASSES
 from downstream.tools import ToolClass
 from journal.actions import SAYS_NO
 from journal.errors import SteprelayError
 from journal.values import Json, JsonObject
 
 from .approver import kept_approver
-from .bodies import Body, Refused, read_body, typed_arguments
+from .bodies import Body, Refused, read_body
+from .classing import Word
 from .desk import Asked, Desk
+from .edits import ArgumentsUnread, Edit
 from .link import SITE
 from .lockout import SignInRefused
 from .passkey_file import can_verify
@@ -58,6 +59,7 @@ class _Edit(Body):
 
 
 class _Confirm(Body):
+    tool: str
     pin: str
     class_: Annotated[ToolClass, Field(alias="class")]
     code: Annotated[str, Field(max_length=20)] = ""
@@ -77,7 +79,6 @@ def build_app(desk: Desk, sessions: Sessions, proof: Proof, *, port: int) -> Sta
             Route("/api/session", page.begin, methods=["POST"]),
             Route("/api/session/end", page.end, methods=["POST"]),
             Route("/api/state", page.state),
-            Route("/api/runs/{run_id}", page.run),
             Route("/api/decide", page.decide, methods=["POST"]),
             Route("/api/edit", page.edit, methods=["POST"]),
             Route("/api/tools", page.tools),
@@ -135,10 +136,6 @@ class _Page:
         state = await self._desk.state(by=session.id)
         return JSONResponse(state | {"asks_codes": session.asks_codes, "min_seconds": self._desk.min_seconds})
 
-    async def run(self, request: Request) -> Response:
-        await self.signed_in(request)
-        return JSONResponse(await self._desk.run(request.path_params["run_id"]))
-
     async def decide(self, request: Request) -> Response:
         session = await self.signed_in(request)
         taken = await read_body(request, _Decide)
@@ -158,18 +155,18 @@ class _Page:
     async def edit(self, request: Request) -> Response:
         session = await self.signed_in(request)
         taken = await read_body(request, _Edit)
-        arguments = typed_arguments(taken.arguments)
-        return JSONResponse(await self._desk.edit(taken.action_id, taken.digest, arguments, by=session.id))
+        edit = Edit(taken.action_id, taken.digest, taken.arguments)
+        return JSONResponse(await self._desk.edit(edit, by=session.id))
 
     async def tools(self, request: Request) -> Response:
-        await self.signed_in(request)
-        return JSONResponse({"tools": await self._desk.unknown_tools(), "classes": CLASSES})
+        session = await self.signed_in(request)
+        return JSONResponse(await self._desk.unclassed_tools(by=session.id))
 
     async def confirm(self, request: Request) -> Response:
         session = await self.signed_in(request)
         taken = await read_body(request, _Confirm)
         await self._check_code(session, taken.code)
-        return JSONResponse(await self._desk.confirm(taken.pin, taken.class_, by=session.id))
+        return JSONResponse(await self._desk.class_tool(Word(taken.tool, taken.pin, taken.class_), by=session.id))
 
     async def check_person(self, session: SignedIn, pin: str, code: str) -> bool:
         """Take a person's PIN once more, with a code where they have one; false where no PIN was set up.
@@ -209,4 +206,6 @@ async def _as_error(desk: Desk, request: Request, error: Exception) -> Response:
 
 
 def _status(error: SteprelayError) -> int:
+    if isinstance(error, ArgumentsUnread):
+        return 400
     return 422 if isinstance(error, ContentUnfit) else 409

@@ -1,16 +1,15 @@
 """What the page's script sends, read with care: JSON of a known shape and a bounded size."""
 
-import json
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from downstream.gate.prompt_text import LARGEST_ARGUMENTS
 from journal.errors import SteprelayError
-from journal.values import Json, JsonObject
 
-_LARGEST_BODY = 4 * LARGEST_ARGUMENTS
+LARGEST_BODY = 4 * LARGEST_ARGUMENTS
+"""In bytes."""
 
 
 class Body(BaseModel):
@@ -37,21 +36,10 @@ async def read_body(request: Request, kind: type[Taken]) -> Taken:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _LARGEST_BODY:
-            raise Refused(413, f"the body is above {_LARGEST_BODY} bytes")
+        if len(body) > LARGEST_BODY:
+            raise Refused(413, f"the body is above {LARGEST_BODY} bytes")
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
         places = ", ".join(".".join(map(str, each["loc"])) or "the body" for each in error.errors())
         raise Refused(400, f"not as the page sends it: {places}") from error
-
-
-def typed_arguments(text: str) -> JsonObject:
-    """What a person typed as JSON; read here, since browsers round large numbers. Raises Refused."""
-    try:
-        data: Json = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the arguments are no JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise Refused(400, "the arguments are no JSON object, {…}")
-    return cast("JsonObject", data)

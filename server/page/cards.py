@@ -71,11 +71,9 @@ def action_card(action: Action, behind: Background) -> JsonObject:
     editable = behind.editable and action.kind == "call" and plain.arguments == action.arguments
     card: JsonObject = {
         "action_id": action.id,
-        "run_id": action.run,
         "kind": action.kind,
         "title": title,
         "told": told,
-        "tool": None if action.tool is None else escaped(action.tool),
         "effect": action.effect,
         "level": action.level,
         "reasons": [escaped(one_line(reason)) for reason in action.reasons],
@@ -86,7 +84,6 @@ def action_card(action: Action, behind: Background) -> JsonObject:
         "grants": [_offer(offer) for offer in behind.offers],
         "digest": action.hash,
         "expires_at": None if action.expires_at is None else time_text(action.expires_at),
-        "edited": action.edit_of is not None,
         "editable": json.dumps(plain.arguments, ensure_ascii=True, indent=2) if editable else None,
     }
     return cast("JsonObject", behind.outlet.json(card))
@@ -95,7 +92,8 @@ def action_card(action: Action, behind: Background) -> JsonObject:
 def tool_card(tool: Tool, *, outlet: Outlet) -> JsonObject:
     """A tool that says nothing of itself, with the class that its name proposes; its own words stand in quotes."""
     card: JsonObject = {
-        "tool": escaped(tool.full_name),
+        "tool": tool.full_name,
+        "title": escaped(tool.full_name),
         "pin": tool.pin,
         "words": shown_text(tool.description) if tool.description else "",
         "takes": [escaped(name) for name in tool.open_schema.get("properties", {})],

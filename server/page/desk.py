@@ -6,20 +6,21 @@ from dataclasses import dataclass, replace
 from downstream.gate.forms import checked_content
 from downstream.gate.grants import exactly
 from downstream.servers.catalogue import remembered_tools
-from downstream.servers.confirmed import NotToConfirm, confirm, confirmed_classes
-from downstream.tools import Tool, ToolClass
+from downstream.tools import Tool
 from journal.actions import SAYS_NO, Action, Decision
 from journal.errors import DecisionRefused, UnknownId
 from journal.grants import Grant
 from journal.steps import StepRow
 from journal.values import Json, JsonObject
 from server.granting import Granter, Life, NotOffered, Offer, grant_of, plan_digest
-from server.host.edits import Editor, edit_action
+from server.host.edits import Editor
 from server.product import Product
 from server.views.view import needed_settings, run_lines
 from server.views.words import counted
 
-from .cards import Background, action_card, run_card, tool_card
+from .cards import Background, action_card, run_card
+from .classing import Word, class_tool, shown_tool, tool_cards, unclassed_tools
+from .edits import Edit, edit_shown
 from .passkey_file import passkeys_missing
 from .passkeys import Passkeys, approving, mark_of
 from .seen import Seen
@@ -50,6 +51,7 @@ class Desk:
         self._product = product
         self.store = product.store
         self._seen = Seen()
+        self._tools_seen = Seen()
 
     @property
     def min_seconds(self) -> float:
@@ -69,11 +71,6 @@ class Desk:
         recent: list[JsonObject] = [line.model_dump(mode="json") for line in lines]
         return {"runs": [run for run in runs if run is not None], "recent": recent}
 
-    async def run(self, run_id: str) -> JsonObject:
-        """Raises UnknownId."""
-        card, _ = await self._run_card(run_id)
-        return card
-
     async def decide(self, asked: Asked, passkeys: Passkeys, *, by: str) -> JsonObject:
         """Record a person's decision, with what they grant of a plan.
 
@@ -81,7 +78,7 @@ class Desk:
         """
         action = await self.as_shown(asked.action_id, asked.digest)
         if asked.choice not in SAYS_NO:
-            self._check_seen(action, by)
+            self._check_seen(self._seen, action, by)
         content = checked_content(action, asked.choice, asked.content)
         decision = Decision(asked.choice, "person", "page", asked.note, content, by)
         grants = await self._granted(action, asked.grants) if asked.choice == "approve" else []
@@ -100,31 +97,26 @@ class Desk:
         waits = f" Its run goes on once a process with {needed} is alive." if needed else ""
         return f"Recorded: {choice}.{given}{waits}"
 
-    async def edit(self, action_id: str, digest: str, arguments: JsonObject, *, by: str) -> JsonObject:
-        """Have a call wait with other arguments; nothing runs. Raises UnknownId, DecisionRefused or EditRefused."""
-        action = await self.as_shown(action_id, digest)
-        self._check_seen(action, by)
-        await edit_action(self._product, action, arguments, decision="approve", editor=Editor("page", by))
-        return {"message": "Nothing has run. The call with your arguments waits now."}
+    async def edit(self, edit: Edit, *, by: str) -> JsonObject:
+        """Have a call wait with other arguments; nothing runs.
 
-    async def unknown_tools(self) -> list[JsonObject]:
-        """The tools whose servers say nothing of them, until a person has said what they are."""
-        return [tool_card(tool, outlet=self.store.outlet) for tool in await self._unknown()]
+        Raises UnknownId, DecisionRefused, ArgumentsUnread or EditRefused.
+        """
+        action = await self.as_shown(edit.action_id, edit.digest)
+        self._check_seen(self._seen, action, by)
+        return await edit_shown(self._product, action, edit, editor=Editor("page", by))
 
-    async def confirm(self, pin: str, class_: ToolClass, *, by: str) -> JsonObject:
-        """Take a person's word on what a tool of this definition is. Raises NotToConfirm."""
-        tool = next((tool for tool in await self._unknown() if tool.pin == pin), None)
-        if tool is None:
-            raise NotToConfirm("no tool of this definition waits to be classed; look at the list again")
-        for run_id in await confirm(self.store, tool, class_, client=by):
-            await self._product.engine.wake(run_id)
-        return {"message": f"{tool.full_name} is {class_} from now on, as long as its definition stays."}
+    async def unclassed_tools(self, *, by: str) -> JsonObject:
+        """The tools whose servers say nothing of them; what it holds counts as shown from now on."""
+        tools = await unclassed_tools(self._product)
+        self._tools_seen.note(tools, by, now=self.store.world.monotonic())
+        return tool_cards(self._product, tools)
 
-    async def _unknown(self) -> list[Tool]:
-        remembered = self.store.remembered
-        tools = await remembered_tools(remembered, self._product.settings.servers)
-        confirmed = await confirmed_classes(remembered)
-        return [tool for tool in tools if tool.class_ == "unknown" and tool.pin not in confirmed]
+    async def class_tool(self, word: Word, *, by: str) -> JsonObject:
+        """Take a person's word on what a tool is. Raises NotToConfirm or DecisionRefused."""
+        tool = shown_tool(await unclassed_tools(self._product), word)
+        self._check_seen(self._tools_seen, tool, by)
+        return await class_tool(self._product, tool, word, client=by)
 
     async def _run_card(self, run_id: str) -> tuple[JsonObject, list[StepRow]]:
         run, steps = await self.store.run(run_id), await self.store.steps(run_id)
@@ -175,6 +167,5 @@ class Desk:
             raise DecisionRefused(f"action {action_id} is not what was shown; look at it again, then decide")
         return action
 
-    def _check_seen(self, action: Action, by: str) -> None:
-        """Raises DecisionRefused for a yes that came before anybody could have read what it is about."""
-        self._seen.check(action, by, now=self.store.world.monotonic(), least=self.min_seconds)
+    def _check_seen(self, seen: Seen, shown: Action | Tool, by: str) -> None:
+        seen.check(shown, by, now=self.store.world.monotonic(), least=self.min_seconds)

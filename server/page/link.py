@@ -15,4 +15,9 @@ class PageLink:
 
     def of(self, action_id: str) -> str | None:
         """The address of an action on the page; it holds no secret."""
-        return None if self.port is None else f"http://{HOST}:{self.port}/a/{action_id}"
+        return None if self.port is None else f"{self.address}a/{action_id}"
+
+    @property
+    def address(self) -> str | None:
+        """The address of all that waits."""
+        return None if self.port is None else f"http://{HOST}:{self.port}/"

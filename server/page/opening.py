@@ -30,13 +30,14 @@ def has_desktop(environ: Mapping[str, str], platform: str) -> bool:
 
 def signed_in_address(place: Place, port: int, world: World, *, path: str = "/") -> str:
     """The address that begins a session, once and within five minutes; the code behind `#` goes to no server."""
-    return f"http://{HOST}:{port}{path}#code={new_code(place.key, world)}"
+    return f"http://{HOST}:{port}{path}#code={new_code(place.key(port), world)}"
 
 
 async def open_browser(address: str) -> bool:
     """Whether a browser took the address. Our streams are not the browser's, and our command line does not show it."""
     opened = 1
-    with anyio.move_on_after(_OPEN_SECONDS):
+    # What started this process may be gone by now: it was upgraded, or its folder was removed.
+    with anyio.move_on_after(_OPEN_SECONDS), suppress(OSError):
         command = [sys.executable, "-P", "-c", _OPENER]
         nowhere = subprocess.DEVNULL
         ended = await anyio.run_process(
@@ -50,8 +51,8 @@ async def open_for_first(store: Store, place: Place) -> None:
     """Open the page at the first action that waits in each run which comes to wait from now on."""
     began = store.world.now()
     while True:
-        # A store that fails for a while has its runs held up, and nothing new waits in it.
-        with suppress(StoreError):
+        # A store or folder that fails for a while has its runs held up, and nothing new waits in it.
+        with suppress(StoreError, OSError):
             for action in await store.waiting_actions():
                 is_new = action.created_at >= began and action.kind != "login"
                 if is_new and await store.remembered.add(_OPENED, action.run, True):

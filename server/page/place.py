@@ -30,29 +30,39 @@ class Place:
     """
 
     def __init__(self, store: Path) -> None:
-        name = hashlib.sha256(str(store.resolve()).encode()).hexdigest()[:12]
-        self._file = state_folder() / f"page-{name}.port"
-        self.key = page_key()
+        self._name = hashlib.sha256(str(store.resolve()).encode()).hexdigest()[:12]
+        self._file = state_folder() / f"page-{self._name}.port"
+        self._key = page_key()
 
     def port(self) -> int:
         """The port in the file, which is made at first use."""
-        with suppress(FileNotFoundError, ValueError):
-            return int(self._file.read_text())
-        return self.move()
+        return self._kept() or self.move()
 
     def move(self, taken: int | None = None) -> int:
         """Choose another port than one which something else has taken, unless another process just did."""
-        with suppress(FileNotFoundError, ValueError):
-            if (found := int(self._file.read_text())) != taken:
-                return found
+        if (found := self._kept()) not in (None, taken):
+            return found
         draft = self._file.with_suffix(f".{secrets.token_hex(8)}")
         draft.write_text(str(_LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)))
         draft.replace(self._file)
         return int(self._file.read_text())
 
-    def proof(self, nonce: str) -> str:
-        """What only a process of this user can answer."""
-        return hmac.new(self.key, f"hello {nonce}".encode(), hashlib.sha256).hexdigest()
+    def _kept(self) -> int | None:
+        with suppress(FileNotFoundError, ValueError):
+            port = int(self._file.read_text())
+            return port if 0 < port < 2**16 else None
+        return None
+
+    def key(self, port: int) -> bytes:
+        """What codes for the page at a port are made with: worth nothing at another port, nor for another store.
+
+        So whoever took a port cannot have another page of this user answer for them, nor hand on a code to it.
+        """
+        return hmac.new(self._key, f"page {self._name} {port}".encode(), hashlib.sha256).digest()
+
+    def proof(self, port: int, nonce: str) -> str:
+        """What only a process of this user can answer that serves this page on the port."""
+        return hmac.new(self.key(port), f"hello {nonce}".encode(), hashlib.sha256).hexdigest()
 
     async def is_ours(self, port: int) -> bool:
         """Whether a living process of this user serves the page on the port."""
@@ -64,7 +74,7 @@ class Place:
                 await stream.send(request.encode())
                 while len(answer) < 10_000:
                     answer += await stream.receive()
-        return answer.endswith(f"\r\n\r\n{self.proof(nonce)}".encode())
+        return answer.endswith(f"\r\n\r\n{self.proof(port, nonce)}".encode())
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -77,7 +78,7 @@ async def _stand_by(product: Product, place: Place, known: anyio.Event) -> None:
 
 async def _serve_in_turn(product: Product, place: Place, known: anyio.Event) -> None:
     """Returns where no port can be had; raises OSError where the state folder fails."""
-    desk, sessions = Desk(product), Sessions(product.store, place.key)
+    desk = Desk(product)
     moves = tries = 0
     while moves < _MOST_PORTS:
         port = place.port()
@@ -85,7 +86,9 @@ async def _serve_in_turn(product: Product, place: Place, known: anyio.Event) -> 
             if (listeners := _free(port, stack)) is not None:
                 product.page.port = port
                 known.set()
-                await _serve(Guard(build_app(desk, sessions, place.proof, port=port), port=port), listeners)
+                sessions = Sessions(product.store, place.key(port))
+                app = build_app(desk, sessions, partial(place.proof, port), port=port)
+                await _serve(Guard(app, port=port), listeners)
             elif tries % _TRIES == 0 and not await place.is_ours(port):
                 product.page.port, moves = None, moves + 1
                 place.move(port)

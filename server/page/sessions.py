@@ -88,7 +88,7 @@ class Sessions:
         async def check() -> bool:
             return await anyio.to_thread.run_sync(approver.is_pin, pin)
 
-        await tried(self._store, check, what="the PIN")
+        await tried(self._store, check, kind="pin", what="the PIN")
 
     async def find(self, cookie: str, key: str) -> SignedIn | None:
         """Who holds this cookie and key; None for nobody, for a session that is over, or begun under another PIN."""
@@ -125,7 +125,8 @@ async def check_code(store: Store, approver: Approver | None, code: str) -> None
             return False
         return await store.remembered.add(_STEP, f"{approver.mark}:{step}", True)
 
-    await tried(store, check, what="the present code of the authenticator app, or it was used before")
+    what = "the present code of the authenticator app, or it was used before"
+    await tried(store, check, kind="code", what=what)
 
 
 def _new() -> Begun:

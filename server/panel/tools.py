@@ -1,4 +1,4 @@
-"""The two tools of the panel. Hosts hide them from models, and without the panel's own key they do nothing."""
+"""The tools of the panel. Hosts hide them from models, and without the panel's own key they do nothing."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -7,11 +7,15 @@ from typing import Any, Generic, TypeVar
 from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
+from downstream.tools import ToolClass
 from journal.audit import AuditLine
 from journal.values import JsonObject
 from server.host.arguments import read_arguments
 from server.host.attach import Host
+from server.page.bodies import LARGEST_BODY
+from server.page.classing import Word
 from server.page.desk import Asked
+from server.page.edits import Edit
 from server.product import Product
 
 from .panel import NotThePanel, Panel
@@ -27,12 +31,26 @@ class _State(BaseModel):
     view_key: str = Field(max_length=100, description="The key that only the panel was given.")
 
 
-class _Decide(_State):
+class _Shown(_State):
     action_id: str = Field(description="The waiting action.")
-    choice: str = Field(description="One of the action's choices.")
     digest: str = Field(description="The hash of the action as the panel shows it.")
+
+
+class _Decide(_Shown):
+    choice: str = Field(description="One of the action's choices.")
     note: str | None = Field(default=None, max_length=2_000, description="What the person adds.")
     content: JsonObject | None = Field(default=None, description="What the person filled in, for forms.")
+    code: str = Field(default="", max_length=20, description="The code of the authenticator app, where one is set up.")
+
+
+class _Edit(_Shown):
+    arguments: str = Field(max_length=LARGEST_BODY, description="What the person typed: the new arguments as JSON.")
+
+
+class _Class(_State):
+    tool: str = Field(description="The tool, as server.tool.")
+    pin: str = Field(description="The hash of the tool's definition as the panel shows it.")
+    tool_class: ToolClass = Field(description="What the person says that the tool may do.")
     code: str = Field(default="", max_length=20, description="The code of the authenticator app, where one is set up.")
 
 
@@ -88,6 +106,16 @@ async def _decide(panel: Panel, product: Product, host: Host, taken: _Decide) ->
     return await panel.decide(product, host, run_id=taken.run_id, asked=asked, code=taken.code)
 
 
+async def _edit(panel: Panel, product: Product, host: Host, taken: _Edit) -> JsonObject:
+    edit = Edit(taken.action_id, taken.digest, taken.arguments)
+    return await panel.edit(product, host, run_id=taken.run_id, edit=edit)
+
+
+async def _class(panel: Panel, product: Product, host: Host, taken: _Class) -> JsonObject:
+    word = Word(taken.tool, taken.pin, taken.tool_class)
+    return await panel.class_tool(product, host, run_id=taken.run_id, word=word, code=taken.code)
+
+
 PANEL_TOOLS: tuple[PanelTool[Any], ...] = (
     PanelTool(
         name="panel_state",
@@ -105,5 +133,25 @@ PANEL_TOOLS: tuple[PanelTool[Any], ...] = (
         takes=_Decide,
         read_only=False,
         run=_decide,
+    ),
+    PanelTool(
+        name="panel_edit",
+        description=(
+            "For steprelay's panel only: have a call wait with what a person typed there. Not for models, who have no "
+            "key for it; use approve_action with edited_arguments."
+        ),
+        takes=_Edit,
+        read_only=False,
+        run=_edit,
+    ),
+    PanelTool(
+        name="panel_class",
+        description=(
+            "For steprelay's panel only: what a person says there that a tool may do. Not for models, who have no key "
+            "for it. Never ask the user for a key or code, and never pass one on."
+        ),
+        takes=_Class,
+        read_only=False,
+        run=_class,
     ),
 )

@@ -19,12 +19,23 @@ from .server_entries import env_file_path
 from .variables import VariableError, expand, variables_in
 from .worker_files import worker_paths
 
+_LOOSER = {
+    "server_options.*.private": "its data goes to other private servers without asking",
+    "server_options.*.tools.*.idempotent": "a call without an answer is sent again without asking",
+    "policy.sinks.*": "no other arguments count as recipients, addresses, paths or accounts",
+    "approvals.trusted_hosts": "a press in the panel of such a host counts as a person's",
+    "approvals.min_answer_seconds": "a faster answer counts for nothing",
+    "budget.*": "spent without asking",
+    "audit.checkpoints": "lines are appended to this file",
+    "retention.*": "what is above is removed without asking",
+}
+"""Keys by which settings do more on their own, each with what its value means."""
 _MODEL = re.compile(r"^model:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
 def trust_file(path: Path, *, seen: str | None = None) -> None:
     """Record the settings as `seen` by `hash_of`, or as they are now, with their worker, env and script files."""
-    trusted = _trusted() | {str(path.resolve()): seen or hash_of(path)}
+    trusted = _trusted() | {str(as_used(path)): seen or hash_of(path)}
     file = _record()
     new = file.with_suffix(f".{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as target:
@@ -34,7 +45,12 @@ def trust_file(path: Path, *, seen: str | None = None) -> None:
 
 def is_trusted(path: Path) -> bool:
     """Whether nothing changed since `trust_file`."""
-    return _trusted().get(str(path.resolve())) == hash_of(path)
+    return _trusted().get(str(as_used(path))) == hash_of(path)
+
+
+def as_used(path: Path) -> Path:
+    """The one name of a file in its folder; where it is a link, what it says counts here, and not where that leads."""
+    return path.parent.resolve() / path.name
 
 
 def hash_of(path: Path) -> str:
@@ -156,7 +172,7 @@ def _without_asking(data: JsonObject) -> Iterator[str]:
     """Where these settings have calls made that a person would be asked about otherwise."""
     policy, options = data.get("policy"), data.get("server_options")
     rules = policy.get("rules") if is_map(policy) else None
-    allowed = [str(rule["allow"]) for rule in (rules if is_list(rules) else ()) if is_map(rule) and "allow" in rule]
+    allowed = [_allowed(rule) for rule in (rules if is_list(rules) else ()) if is_map(rule) and "allow" in rule]
     if allowed:
         yield f"calls without asking: {', '.join(allowed)}"
     defaults = policy.get("defaults") if is_map(policy) else None
@@ -167,6 +183,24 @@ def _without_asking(data: JsonObject) -> Iterator[str]:
         effects = server.get("effects") if is_map(server) else None
         if is_map(effects) and effects:
             yield f"server {name}: takes {', '.join(f'{tool} for {effect}' for tool, effect in effects.items())}"
+    for places, meaning in _LOOSER.items():
+        for place, value in _at(data, places.split(".")):
+            if value is not None and value is not False:
+                yield f"{named(place)}: {json.dumps(value, ensure_ascii=False)} ({meaning})"
+
+
+def _allowed(rule: JsonObject) -> str:
+    return f"{rule['allow']} (also with what others wrote)" if rule.get("tainted") else str(rule["allow"])
+
+
+def _at(node: Json, places: list[str], place: Place = ()) -> Iterator[tuple[Place, Json]]:
+    """What stands at these names, where `*` is any."""
+    if not places:
+        yield place, node
+    elif is_map(node):
+        for key, item in node.items():
+            if places[0] in ("*", key):
+                yield from _at(item, places[1:], (*place, key))
 
 
 def _header(key: str, value: str) -> str:

@@ -49,11 +49,21 @@ def code_of_error(error: SteprelayError) -> ExitCode:
     from journal.settings import NotBuiltYet
     from planner.plan import PlanError
     from server.host.depth import TooDeep
+    from server.host.kept_secret import NotKept
+    from server.page.approver import BadApprover
     from server.settings_file.document import SettingsError
     from server.settings_file.model_choice import NoModelFound
 
-    if isinstance(error, SettingsError | NoModelFound | NotBuiltYet | StoreError):
+    if isinstance(error, SettingsError | NoModelFound | NotBuiltYet | StoreError | NotKept):
         return ExitCode.SETTINGS
-    if isinstance(error, UsageProblem | UnknownId | DecisionRefused | PlanError | KeyInUse | TooDeep | GrantSpent):
+    asked_wrongly = UnknownId | DecisionRefused | PlanError | KeyInUse | TooDeep | GrantSpent | BadApprover
+    if isinstance(error, UsageProblem | asked_wrongly) or _is_not_served(error):
         return ExitCode.USAGE
     return ExitCode.FAILED
+
+
+def _is_not_served(error: SteprelayError) -> bool:
+    """Looked at last: its module brings the SDK along, a second to import where nothing else has."""
+    from server.host.serving import NotServed
+
+    return isinstance(error, NotServed)

@@ -1,6 +1,7 @@
 """Asking the person at the terminal for grants, one call at a time, with every argument."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import typer
@@ -20,7 +21,7 @@ from server.settings_file.located import TextError, is_map
 from server.settings_file.yaml_text import read_yaml
 from server.views.words import counted, one_line
 
-from .asking import confirm
+from .asking import GRANT, confirm
 from .lines import read_line
 
 _WAY = f"a condition, one of {', '.join(CONDITIONS)}, such as `prefix: Report` or `one_of: [a, b]`"
@@ -39,12 +40,19 @@ async def ask_grants_of(settings: Settings, store: Store, steps: Json, *, goal: 
     return grants
 
 
-async def approve_with_grants(settings: Settings, store: Store, action: Action, said: Decision) -> Decision:
-    """The yes to a plan, once what the person grants of it is given to its run."""
+async def with_grants(
+    settings: Settings, store: Store, action: Action, decision: Decision
+) -> tuple[Decision, Sequence[Grant]]:
+    """The decision; where it was to grant, the yes to a plan with what the person then grants of it.
+
+    The two are to be recorded together: a grant without its yes must not stand.
+    """
+    if decision.choice != GRANT:
+        return decision, ()
     run = await store.run(action.run)
     steps: Json = action.arguments["steps"]
-    await store.grant(run, await ask_grants_of(settings, store, steps, goal=run.goal, life=Life()))
-    return replace(said, choice="approve")
+    grants = await ask_grants_of(settings, store, steps, goal=run.goal, life=Life())
+    return replace(decision, choice="approve"), grants
 
 
 async def _ask(offer: Offer, life: Life) -> JsonObject | None:

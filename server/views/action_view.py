@@ -47,7 +47,7 @@ def fits_a_host(action: Action) -> bool:
 
 
 def a_host_decides(action: Action) -> bool:
-    """Whether a yes may come from this client's user; a no may come from anybody."""
+    """Whether a yes may come from this client's user, by a form at least; a no may come from anybody."""
     return action.level == "host" and fits_a_host(action)
 
 
@@ -92,13 +92,19 @@ def with_page(action: ActionView, address: str | None) -> ActionView:
     return action.model_copy(update={"how": f"On the page: {address} {other}{action.how[0].lower()}{action.how[1:]}"})
 
 
-def next_for(shown: ShownAction) -> str:
-    """What a host's model is to do about an action."""
+def next_for(shown: ShownAction, *, vouched: bool) -> str:
+    """What a host's model is to do about an action; `vouched` where its `approve_action` may say yes."""
     action, place = shown.action, shown.place
     if not a_host_decides(action):
         return f"Tell the user that only a person can decide {action.id}, as actions[{place}].how says; you cannot."
     if not shown.complete:
         return f"Have the earlier actions decided first; then get_run shows the arguments of {action.id}."
+    if not vouched:
+        return (
+            f"Tell the user that they decide {action.id}: in a form, which "
+            f'approve_action(action_id="{action.id}", decision="{action.choices[0]}") shows again if this client has '
+            f"forms, else as actions[{place}].how says. It decides nothing by itself."
+        )
     repeat = "tool and arguments" if action.tool else "arguments"
     if action.kind == "form":
         repeat = f"{'content as they filled it in' if 'schema' in action.arguments else 'no content'}, and arguments"

@@ -36,7 +36,6 @@ _BECAME = {
     "failed": "failed, as the server said",
     "unknown": "nobody knows whether it ran",
     "not_done": "it did not run",
-    "given_up": "given up",
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from downstream.gate.prompt_text import escaped
 from journal.actions import Action
-from journal.lease import LeaseWatch
+from journal.lease import living_now
 from journal.runs import Run
 from journal.steps import StepRow
 from journal.store import Store
@@ -33,7 +33,7 @@ class Standing:
 async def standing_of(store: Store, run_id: str) -> Standing:
     """Raises UnknownId."""
     run, now = await store.run(run_id), store.world.now()
-    lease = next((lease for lease in await LeaseWatch(store).living() if lease.id == run.driver), None)
+    lease = next((lease for lease in await living_now(store) if lease.id == run.driver), None)
     actions = [action for action in await store.actions(run_id) if action.state == "waiting"]
     text, since = _stands_on(run, await store.steps(run_id), actions)
     return Standing(

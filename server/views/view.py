@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from journal.actions import Action
-from journal.lease import Lease, LeaseWatch
+from journal.lease import Lease, living_now
 from journal.ledger import Usage
 from journal.runs import Run
 from journal.steps import StepRow
@@ -38,29 +37,28 @@ async def run_view(
     store: Store,
     run_id: str,
     *,
-    command: str,
-    config: Path | None = None,
+    spoken: Spoken,
+    vouched: bool = True,
     detail: bool = False,
     trouble: str | None = None,
 ) -> RunView:
     """The run as it is now; short while it is at work unless `detail`. Raises UnknownId.
 
-    `command` is how steprelay is called in this installation, `config` the `--config` that its commands need, for the
-    sentences that tell a person what to type. `trouble` is why the run is held up.
+    `spoken` says what a person types, `vouched` whether a yes by `approve_action` counts under the settings, and
+    `trouble` why the run is held up.
     """
     run = await store.run(run_id)
-    steps = _shown_steps(run, await store.steps(run_id))
-    actions = await store.actions(run_id)
+    steps, actions = _shown_steps(run, await store.steps(run_id)), await store.actions(run_id)
     waiting = [action for action in actions if action.state == "waiting" and not run.imported]
     shown = shown_actions(waiting)
     needs = None if run.ended else await needed_settings(store, run)
-    full, spoken = detail or run.status not in _AT_WORK, Spoken(command, config)
+    full = detail or run.status not in _AT_WORK
     view = RunView(
         version=RUN_VIEW_VERSION,
         run_id=run.id,
         status=run.status,
         stop_reason=run.stop_reason,
-        message=_held(run, trouble) or _message(run, steps, actions=waiting, needs=needs, spoken=spoken),
+        message=_held(run, trouble) or _message(run, steps, _Standing(waiting, needs, spoken, vouched)),
         answer=None if run.answer is None else shortened(run.answer, ANSWER),
         steps=_counts(steps),
         step_list=[_step_view(step) for step in steps[:_STEPS]] if full else None,
@@ -70,7 +68,7 @@ async def run_view(
         warnings=[*run.warnings, *([_IMPORTED] if run.imported else [])],
         sources=[SourceView(**source) for source in run.result.get("sources", [])] if full else None,
         contains_untrusted=bool(run.result.get("contains_untrusted", False)),
-        next_actions=[*map(next_for, shown), *_next_actions(run)],
+        next_actions=[*(next_for(each, vouched=vouched) for each in shown), *_next_actions(run)],
         resources=[f"run://{run.id}/report"] if run.ended else [f"run://{run.id}"],
     )
     return fitted(RunView.model_validate(store.outlet.json(view.model_dump(mode="json"))), short=not full)
@@ -78,13 +76,13 @@ async def run_view(
 
 async def run_lines(store: Store, runs: Sequence[Run]) -> list[RunLine]:
     """The runs as lines of a list."""
-    living = await LeaseWatch(store).living()
+    living = await living_now(store)
     return [await _run_line(store, run, living) for run in runs]
 
 
 async def needed_settings(store: Store, run: Run) -> str | None:
     """The settings file that an unfinished run needs and no living process has; None where one may drive it."""
-    return _lacking(run, await LeaseWatch(store).living())
+    return _lacking(run, await living_now(store))
 
 
 async def _run_line(store: Store, run: Run, living: Sequence[Lease]) -> RunLine:
@@ -103,7 +101,7 @@ async def _run_line(store: Store, run: Run, living: Sequence[Lease]) -> RunLine:
 
 
 def _lacking(run: Run, living: Sequence[Lease]) -> str | None:
-    return None if any(lease.fingerprint == run.fingerprint for lease in living) else run.settings_path
+    return None if any(lease.goes_on_with(run) for lease in living) else run.settings_path
 
 
 def _shown_steps(run: Run, steps: Sequence[StepRow]) -> list[StepRow]:
@@ -153,34 +151,44 @@ def _held(run: Run, trouble: str | None) -> str | None:
     return None if trouble is None or run.ended else f"Run {run.id} is held up and tried again by itself: {trouble}."
 
 
-def _message(
-    run: Run, steps: Sequence[StepRow], *, actions: Sequence[Action], needs: str | None, spoken: Spoken
-) -> str:
+@dataclass(frozen=True)
+class _Standing:
+    """What an unfinished run may wait for: decisions, or a process with its settings."""
+
+    actions: Sequence[Action]
+    needs: str | None
+    spoken: Spoken
+    vouched: bool
+
+
+def _message(run: Run, steps: Sequence[StepRow], now: _Standing) -> str:
     if run.message is not None:
         return run.message
     if run.imported:
         return f"Run {run.id} is shown as it stood when it was exported."
     if run.cancel_reason is not None:
         return f"Run {run.id} is being cancelled."
-    if needs is not None:
+    if now.needs is not None:
         return (
-            f"Run {run.id} has not ended, and no process with its settings is alive: it needs {needs}. "
-            f"Start steprelay with that file, or type `{spoken(f'runs resume {run.id}')}` to bind it to other settings."
+            f"Run {run.id} has not ended, and no process with its settings is alive: it needs {now.needs}. "
+            f"Start steprelay with that file, or type `{now.spoken(f'runs resume {run.id}')}` to bind it to other "
+            "settings."
         )
     if run.status == "awaiting_approval":
-        return f"Run {run.id} {_awaited(actions)}."
+        return f"Run {run.id} {_awaited(now.actions, vouched=now.vouched)}."
     if run.status == "planning":
         return f"Run {run.id} is being planned, or waits for its turn."
     done = sum(step.ended_at is not None for step in steps)
-    waits = f", and {_named(actions)} waits for a decision" if actions else ""
+    waits = f", and {_named(now.actions)} waits for a decision" if now.actions else ""
     return f"Run {run.id} is at work: {done} of {len(steps)} steps have ended{waits}."
 
 
-def _awaited(actions: Sequence[Action]) -> str:
+def _awaited(actions: Sequence[Action], *, vouched: bool) -> str:
     """Which action waits for whom; where none does, one was decided a moment ago."""
     by_user = [action for action in actions if a_host_decides(action)]
     by_person = [action for action in actions if not a_host_decides(action)]
-    asked = (("its user", by_user), ("a person outside this client", by_person))
+    user = "its user" if vouched else "its user, in a form or outside this client,"
+    asked = ((user, by_user), ("a person outside this client", by_person))
     told = [f"for {who} to decide: {_named(each)}" for who, each in asked if each]
     return f"waits {'; and '.join(told)}" if told else "goes on in a moment: a decision is being acted on"
 

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import model_server as m
 import toys
+from audit_chain import broken_line
 from mcp_hosts import Host, open_host
 from products import call_step, open_test_product
 
-from journal.audit import verify_chain
 from journal.outlet import Outlet
 from journal.store import open_store
 from journal.world import World
@@ -86,10 +86,10 @@ async def check_kept(folder: Path, view: Any, *steps: str) -> None:
         async with open_store(folder / "store.db", World(), Outlet(), owner="local") as store:
             run = await store.run(view["run_id"])
             rows = await store.steps(run.id)
-            audit = await store.database.read(lambda tx: tx.rows("SELECT * FROM audit ORDER BY seq"))
+            broken = await broken_line(store)
     assert (run.status, run.stop_reason, run.driver) == (view["status"], view["stop_reason"], None)
     assert set(steps) <= {row.id for row in rows if row.status == "succeeded"}
-    assert verify_chain(audit) is None
+    assert broken is None
 
 
 def kinds(view: Any) -> dict[str, str]:

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from audit_chain import broken_line
 from chaos_jobs import EFFECTS, SHAPES, tag
 from journals import rows
 from quick_jobs import made
 
 from journal.actions import Action
-from journal.audit import verify_chain
 from journal.events import Event
 from journal.intents import Intent
 from journal.store import Store
@@ -113,7 +113,7 @@ def _history_is_whole(past: _Past) -> list[str]:
 
 async def _store_is_sound(store: Store) -> list[str]:
     wrong: list[str] = []
-    if broken := await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq"))):
+    if broken := await broken_line(store):
         wrong.append(f"the audit's chain breaks at {broken}")
     if reserved := await rows(store, "SELECT run, key FROM ledger WHERE state = 'reserved'"):
         wrong.append(f"reservations are left: {reserved}")

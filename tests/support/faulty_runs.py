@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+from audit_chain import broken_at
 from failing_disk import Error, FailingDisk
 from quick_jobs import made, settings
 
 from journal.actions import Decision
-from journal.audit import verify_chain
 from journal.errors import StoreError
 from journal.outlet import Outlet
 from journal.tasks import open_tasks
@@ -191,10 +191,9 @@ def kept(path: Path) -> dict[str, Any]:
         whole = connection.execute("PRAGMA integrity_check").fetchone()[0]
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone():
             return {"whole": whole, "chain": None, "open": [], "runs": 0}
-        lines = connection.execute("SELECT * FROM audit ORDER BY seq").fetchall()
         rows = connection.execute("SELECT key FROM intents WHERE state IN ('begun', 'unknown')").fetchall()
         runs = connection.execute("SELECT COUNT(*) FROM runs").fetchone()[0]
-        return {"whole": whole, "chain": verify_chain(lines), "open": [row[0] for row in rows], "runs": runs}
+        return {"whole": whole, "chain": broken_at(connection), "open": [row[0] for row in rows], "runs": runs}
 
 
 def history(root: Path, disk: FailingDisk, name: str, fault: Fault | None) -> dict[str, Any]:

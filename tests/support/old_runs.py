@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from audit_chain import broken_line
 from journals import LIMITS, Clock, create, take
 
 from journal.actions import NewAction
 from journal.artifacts import NewArtifact
-from journal.audit import verify_chain
 from journal.events import NewEvent
 from journal.intents import NewIntent
 from journal.ledger import Amount, Reservation, Spent
@@ -66,7 +66,7 @@ def kept_files(folder: Path) -> list[str]:
 
 async def chain_holds(store: Store) -> bool:
     """Whether the audit is whole."""
-    return await store.database.read(lambda tx: verify_chain(tx.rows("SELECT * FROM audit ORDER BY seq")) is None)
+    return await broken_line(store) is None
 
 
 def orphan(folder: Path, clock: Clock, name: str, *, hours: float) -> Path:

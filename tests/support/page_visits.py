@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import httpx
@@ -37,7 +38,7 @@ class Visit:
 
     def code(self) -> str:
         """A code as `steprelay ui` makes it."""
-        return new_code(self.place.key, self.product.store.world)
+        return new_code(self.place.key(PORT), self.product.store.world)
 
     async def sign_in(self, **offer: str) -> None:
         """Begin a session, by a code if nothing else is offered."""
@@ -60,7 +61,8 @@ class Visit:
 async def open_visit(product: Product) -> AsyncGenerator[Visit]:
     """The page of a product as a browser of nobody's meets it."""
     place = Place(product.store.database.path)
-    app = build_app(Desk(product), Sessions(product.store, place.key), place.proof, port=PORT)
+    sessions = Sessions(product.store, place.key(PORT))
+    app = build_app(Desk(product), sessions, partial(place.proof, PORT), port=PORT)
     transport = httpx.ASGITransport(cast("Any", Guard(app, port=PORT)))
     async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
         yield Visit(product, place, client)

@@ -1,5 +1,6 @@
 """Hosts that show the panel: an MCP client that declares the extension, as the panel and as a model would use it."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,15 +35,29 @@ class PanelHost:
 
     async def state(self, **other: Any) -> Any:
         """What the panel shows."""
-        result = await self.client.call_tool("panel_state", {"run_id": self.run_id, "view_key": self.key} | other)
+        result = await self.client.call_tool("panel_state", self._mine | other)
         assert not result.is_error, text_of(result)
         return result.structured_content
 
     async def choose(self, card: dict[str, Any], choice: str, **other: Any) -> CallToolResult:
         """Press a button of an action's card."""
         named = {"action_id": card["action_id"], "digest": card["digest"], "choice": choice}
-        mine = {"run_id": self.run_id, "view_key": self.key}
-        return await self.client.call_tool("panel_decide", mine | named | other)
+        return await self.client.call_tool("panel_decide", self._mine | named | other)
+
+    async def edit(self, card: dict[str, Any], arguments: object, **other: Any) -> CallToolResult:
+        """Ask again with other arguments; those that are no text as JSON."""
+        typed = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        named = {"action_id": card["action_id"], "digest": card["digest"], "arguments": typed}
+        return await self.client.call_tool("panel_edit", self._mine | named | other)
+
+    async def class_tool(self, card: dict[str, Any], class_: str, **other: Any) -> CallToolResult:
+        """Confirm what a tool may do."""
+        named = {"tool": card["tool"], "pin": card["pin"], "tool_class": class_}
+        return await self.client.call_tool("panel_class", self._mine | named | other)
+
+    @property
+    def _mine(self) -> dict[str, Any]:
+        return {"run_id": self.run_id, "view_key": self.key}
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import anyio
 import toys
+from audit_chain import broken_line
 from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT
 from mcp.shared.exceptions import MCPError
@@ -25,7 +26,6 @@ from mcp_types import InputResponses
 from products import call_step, open_test_product, script
 
 from journal.actions import SAYS_NO
-from journal.audit import verify_chain
 from journal.store import Store
 from journal.world import World
 from server.product import Product
@@ -92,8 +92,7 @@ async def yeses(store: Store) -> list[Any]:
 
 async def audit_holds(store: Store) -> bool:
     """Whether the chain of the audit is whole."""
-    sql = "SELECT * FROM audit ORDER BY seq"
-    return await store.database.read(lambda tx: verify_chain(tx.rows(sql))) is None
+    return await broken_line(store) is None
 
 
 @dataclass

@@ -6,7 +6,7 @@
   const $ = (id) => document.getElementById(id);
   const named = location.pathname.startsWith("/a/") ? location.pathname.slice(3) : null;
   const TOOL_LOOKS = 10;
-  let looks = 0, blocks = new Map(), lines = "", scrolled = false, timer = null;
+  let looks = 0, blocks = new Map(), lines = "", scrolled = false, timer = null, unclassed = null;
 
   async function ask(path, body) {
     const headers = { "x-steprelay-key": localStorage.getItem(KEY) ?? "" };
@@ -31,7 +31,7 @@
       return told.message;
     },
     async confirm(tool, name, code) {
-      const told = await ask("/api/classes", { pin: tool.pin, class: name, code });
+      const told = await ask("/api/classes", { tool: tool.tool, pin: tool.pin, class: name, code });
       await lookAtTools();
       return told.message;
     },
@@ -74,8 +74,8 @@
 
   async function lookAtTools() {
     const { tools, classes } = await ask("/api/tools");
-    const there = new Map([...$("unknown").children].map((card) => [card.dataset.pin, card]));
-    $("unknown").replaceChildren(...tools.map((t) => there.get(t.pin) ?? steprelayView.toolCard(t, classes, does)));
+    unclassed = steprelayView.toolsBlock(tools, classes, does, unclassed);
+    if (!unclassed.isConnected) $("tools").replaceChildren(unclassed);
     $("tools").hidden = tools.length === 0;
   }
 

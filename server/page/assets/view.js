@@ -147,7 +147,7 @@ const steprelayView = (() => {
   function actionCard(action, does) {
     const said = el("p", { class: "muted", role: "status" });
     const [fields, content] = formFields(action.fields);
-    const [grants, granted] = grantBoxes(does.edit ? action.grants : []);
+    const [grants, granted] = grantBoxes(action.grants);
     const note = el("input", { type: "text", maxlength: "2000", autocomplete: "off" });
     const code = el("input", { type: "text", inputmode: "numeric", maxlength: "6", autocomplete: "one-time-code" });
     const buttons = el("div", { class: "buttons" });
@@ -184,7 +184,7 @@ const steprelayView = (() => {
       }));
       buttons.append(button);
     }
-    if (action.editable !== null && does.edit) addEditor(action, does, { buttons, card, carryOut, ready });
+    if (action.editable !== null) addEditor(action, does, { buttons, card, carryOut, ready });
     liveAfter(ready, does.minSeconds, card);
     return card;
   }
@@ -235,12 +235,16 @@ const steprelayView = (() => {
       graph.replaceChildren(...(run.steps.length ? [planGraph(run.steps)] : []));
     }
     const there = new Map([...actions.children].map((card) => [card.dataset.as, card]));
-    const cards = run.actions.map((a) => there.get(shownAs(a)) ?? actionCard(a, does));
-    for (const card of there.values()) if (!cards.includes(card)) card.remove();
-    cards.forEach((card, number) => {
-      if (actions.children[number] !== card) actions.insertBefore(card, actions.children[number] ?? null);
-    });
+    settle(actions, run.actions.map((a) => there.get(shownAs(a)) ?? actionCard(a, does)));
     return block;
+  }
+
+  // Have a box hold these cards, without moving one that is in its place: it may have the focus.
+  function settle(box, cards) {
+    for (const card of [...box.children]) if (!cards.includes(card)) card.remove();
+    cards.forEach((card, number) => {
+      if (box.children[number] !== card) box.insertBefore(card, box.children[number] ?? null);
+    });
   }
 
   function recentRuns(lines) {
@@ -258,10 +262,23 @@ const steprelayView = (() => {
     unknown: "unknown: ask me each time",
   };
 
+  // All tools that are to be classed. Called again it draws what is new, and leaves what somebody has chosen.
+  function toolsBlock(tools, classes, does, block = null) {
+    block ??= el("section", { class: "tools" }, el("h2", { text: "Tools that say nothing of themselves" }),
+      el("p", { class: "muted", text: "Say once what each may do. Until then every call of it asks you." }), el("div"));
+    const box = block.lastChild;
+    const there = new Map([...box.children].map((card) => [card.dataset.as, card]));
+    settle(box, tools.map((tool) => there.get(toolShownAs(tool)) ?? toolCard(tool, classes, does)));
+    block.hidden = tools.length === 0;
+    return block;
+  }
+
+  function toolShownAs(tool) { return `${tool.tool}\n${tool.pin}`; }
+
   // A tool whose server does not say what it may do, to be classed by a person. `does.confirm(tool, class, code)`.
   function toolCard(tool, classes, does) {
     const said = el("p", { class: "muted", role: "status" });
-    const select = el("select", { "aria-label": `What ${tool.tool} may do` },
+    const select = el("select", { "aria-label": `What ${tool.title} may do` },
       ...classes.map((name) => el("option", { value: name, text: CLASS_WORDS[name] ?? name })));
     select.value = tool.proposed;
     const code = el("input", { type: "text", inputmode: "numeric", maxlength: "6", autocomplete: "one-time-code" });
@@ -274,11 +291,13 @@ const steprelayView = (() => {
       confirm.disabled = false;
     });
     const takes = tool.takes.length ? `It takes: ${tool.takes.join(", ")}` : "It takes nothing.";
-    return el("article", { class: "action", "data-pin": tool.pin }, el("h3", { text: tool.tool }),
+    const card = el("article", { class: "action", "data-as": toolShownAs(tool) }, el("h3", { text: tool.title }),
       el("p", { class: "told", text: tool.words ? `Its server writes: ${tool.words}\n${takes}` : takes }),
       does.asksCodes ? el("label", {}, "Code of the authenticator app ", code) : null,
       el("div", { class: "buttons" }, select, confirm), said);
+    liveAfter([confirm], does.minSeconds, card);
+    return card;
   }
 
-  return { el, runBlock, recentRuns, toolCard, planGraph, isPressed };
+  return { el, runBlock, recentRuns, toolsBlock, planGraph, isPressed };
 })();

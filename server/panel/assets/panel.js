@@ -5,7 +5,7 @@
   const POLL_MS = 1000, HIDDEN_POLL_MS = 5000;
   const $ = (id) => document.getElementById(id);
   const answers = new Map();
-  let requests = 0, shown = null, block = null, timer = null, canCall = false;
+  let requests = 0, shown = null, block = null, tools = null, timer = null, canCall = false;
 
   function post(message) { parent.postMessage({ jsonrpc: "2.0", ...message }, "*"); }
 
@@ -81,13 +81,27 @@
       poll();
       return told.message;
     },
+    async edit(action, text) {
+      const { action_id, digest } = action;
+      const told = await call("panel_edit", { action_id, digest, arguments: text });
+      poll();
+      return told.message;
+    },
+    async confirm(tool, name, code) {
+      const told = await call("panel_class", { tool: tool.tool, pin: tool.pin, tool_class: name, code });
+      poll();
+      return told.message;
+    },
   };
 
   function draw(state) {
     Object.assign(does, { minSeconds: state.min_seconds, asksCodes: state.asks_codes });
     notice(state.run.actions.length ? "" : state.message);
     block = steprelayView.runBlock(state.run, does, block);
-    if (!block.isConnected) $("run").replaceChildren(block);
+    tools = steprelayView.toolsBlock(state.tools, state.classes, does, tools);
+    if (!block.isConnected) $("run").replaceChildren(block, tools);
+    $("elsewhere").textContent = state.elsewhere ?? "";
+    $("elsewhere").hidden = state.elsewhere === null;
   }
 
   async function poll() {
