@@ -119,11 +119,10 @@ class Database:
     def run_reader(self, ready: "Future[None]") -> None:
         self._serve(ready, self._queries, self._answer, writes=False)
 
-    def stop(self) -> None:
-        """Have both threads end after what they were given so far."""
+    def stop(self, *, writes: bool) -> None:
+        """Take nothing more, and have the writer or the reader end after what it was given so far."""
         self._closed = True
-        self._changes.put(None)
-        self._queries.put(None)
+        (self._changes if writes else self._queries).put(None)
 
     def _serve(
         self,
@@ -223,8 +222,9 @@ async def open_database(path: Path, world: World, *, patience: float = _BUSY_SEC
     check_locks(path.parent / "leases")
     database = Database(path, world, patience=patience)
     threads: list[threading.Thread] = []
+    runs = ((database.run_writer, "journal-writer"), (database.run_reader, "journal-reader"))
     try:
-        for run, name in ((database.run_writer, "journal-writer"), (database.run_reader, "journal-reader")):
+        for run, name in runs:
             ready: Future[None] = Future()
             thread = threading.Thread(target=run, args=(ready,), name=name, daemon=True)
             thread.start()
@@ -232,9 +232,10 @@ async def open_database(path: Path, world: World, *, patience: float = _BUSY_SEC
             await asyncio.wrap_future(ready)
         yield database
     finally:
-        database.stop()
         with anyio.CancelScope(shield=True):
-            for thread in threads:
+            # The writer's connection closes last: closed at once, neither would tidy up the log beside the file.
+            for number, thread in reversed(list(enumerate(threads))):
+                database.stop(writes=number == 0)
                 await anyio.to_thread.run_sync(thread.join, 5.0)
 
 

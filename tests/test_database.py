@@ -177,7 +177,7 @@ async def test_what_was_handed_in_before_the_end_is_done_and_nothing_after(tmp_p
             await anyio.to_thread.run_sync(busy.wait, 5)
             group.start_soon(database.write, "x", put("a"))
             await anyio.wait_all_tasks_blocked()
-            database.stop()
+            database.stop(writes=True)
             free.set()
         with pytest.raises(StoreError, match="was closed; nothing more is read or written"):
             await database.write("x", put("b"))

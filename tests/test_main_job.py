@@ -130,7 +130,7 @@ async def test_tool_output_reaches_only_those_who_need_it(tmp_path: Path) -> Non
 def test_litellm_is_not_loaded_by_listing_tools(tmp_path: Path) -> None:
     with main_job.main_job(tmp_path, []) as job:
         listed = subprocess.run([sys.executable, LISTING, str(job.config)], check=True, capture_output=True, text=True)
-    assert listed.stdout.split() == ["7", "False"]
+    assert listed.stdout.split() == ["9", "False"]
 
 
 async def test_two_hosts_on_one_store_see_every_run_once(tmp_path: Path) -> None:

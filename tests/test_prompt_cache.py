@@ -215,7 +215,7 @@ async def test_what_is_known_of_a_model_comes_from_the_list_or_is_what_most_can(
             "openai/nobody-knows-this": Traits(32_768),
         }
         assert await models.traits_of(CLAUDE) is await models.traits_of(CLAUDE)
-        assert await models.traits_of("ollama_chat/llama3") == Traits(32_768)
+        assert await models.traits_of("ollama_chat/llama3") == Traits(32_768, by_grammar=True)
         assert await models.traits_of("nobody/m") == Traits(32_768)
         assert (await models.traits_of("scripted:x.yaml")).window > 1_000_000
 

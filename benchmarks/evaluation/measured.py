@@ -92,7 +92,7 @@ class Told:
         verdicts: dict[Rung, Validity] = {}
         for number in range(1, 4):
             if (first := self.memo.get(f"plan.{number}/rung")) is not None:
-                self._one_plan(number, RUNGS.index(first), verdicts)
+                self._one_plan(number, RUNGS.index(first["rung"]), verdicts)
         return verdicts
 
     def _one_plan(self, number: int, rung: int, verdicts: dict[Rung, Validity]) -> None:
