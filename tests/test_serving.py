@@ -191,7 +191,7 @@ async def test_settings_that_do_not_hold_are_told_in_every_answer_and_on_stderr(
     config = tmp_path / "steprelay.yaml"
     config.write_text("budget:\n  steps: 5\nmodle: x\n")
     async with open_stdio_host(serve(config), era=era) as host:
-        assert len((await host.client.list_tools()).tools) == 7
+        assert len((await host.client.list_tools()).tools) == 9
         for tool, arguments in (("list_runs", {}), ("plan_and_execute", {"goal": "g"})):
             refused = await host.call(tool, arguments)
             assert refused.is_error
@@ -275,7 +275,7 @@ async def test_a_call_waits_until_the_product_is_open(tmp_path: Path) -> None:
             answered.set()
 
         group.start_soon(call)
-        assert len((await host.client.list_tools()).tools) == 7
+        assert len((await host.client.list_tools()).tools) == 9
         assert not answered.is_set()
         ready.known(product)
         with anyio.fail_after(5):

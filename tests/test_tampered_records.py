@@ -196,7 +196,7 @@ TAMPERED: dict[str, tuple[list[tuple[Any, ...]], str]] = {
     ),
     "a limit that was not reached": (
         [(VALUE, '"status": "succeeded", "limit": null', '"status": "succeeded", "limit": "usd"', "order.1")],
-        "counts a limit usd that it did not reach",
+        "step big: over_budget is gone",
     ),
     "a step that waits": (
         [("DELETE FROM memo WHERE key LIKE ?", "step.add%"), ("UPDATE intents SET state = 'unknown'",)],

@@ -92,7 +92,8 @@ class Told:
         verdicts: dict[Rung, Validity] = {}
         for number in range(1, 4):
             if (first := self.memo.get(f"plan.{number}/rung")) is not None:
-                self._one_plan(number, RUNGS.index(first["rung"]), verdicts)
+                rung = first if isinstance(first, str) else first["rung"]
+                self._one_plan(number, RUNGS.index(rung), verdicts)
         return verdicts
 
     def _one_plan(self, number: int, rung: int, verdicts: dict[Rung, Validity]) -> None:
