@@ -67,7 +67,14 @@ HOSTILE: dict[str, tuple[JsonObject, JsonObject]] = {
 }
 
 
-@pytest.mark.parametrize(("schema", "data"), HOSTILE.values(), ids=HOSTILE.keys())
+LONG = frozenset({"an enum for each of many", "a long constant", "many properties for each of many"})
+"""They use up all that a check may take."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [pytest.param(*each, id=name, marks=[pytest.mark.slow] if name in LONG else []) for name, each in HOSTILE.items()],
+)
 def test_a_check_ends_soon(schema: JsonObject, data: JsonObject) -> None:
     began, arguments = time.process_time(), Arguments(data, frozenset({"plan"}))
     errors = argument_errors(schema, data)
