@@ -75,6 +75,7 @@ lock:
 		--custom-compile-command "make lock" --output-file requirements.lock
 
 $(READY): pyproject.toml requirements.lock
+	@echo "setting up .venv, once and for some minutes" >&2
 	@if command -v uv >/dev/null; then \
 		uv venv --quiet --clear --python ">=3.11" .venv && \
 		uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock && \
