@@ -221,10 +221,13 @@ def left() -> tuple[list[int], set[threading.Thread], int]:
 
 
 def wait_for_threads(before: Collection[threading.Thread]) -> None:
-    """Wait for the threads that end by themselves: with their loop, or with the pipe of a server that was killed."""
+    """Wait for the threads that end by themselves: with their loop, or with the pipe of a server that was killed.
+
+    A server and what it started have six seconds for that.
+    """
     for thread in threading.enumerate():
         if thread not in before:
-            thread.join(5)
+            thread.join(10)
 
 
 @pytest.mark.parametrize("cut_at", [cancel_at, leave_at], ids=["cancelled", "left"])
