@@ -290,7 +290,9 @@ def rules() -> list[m.Rule]:
         texts = [f"{name} {n}" for n in range(CALLS)]
         turns: list[m.Reply] = [{"tool_calls": [m.call("ledger.echo", text=text)], "latency": 0.1} for text in texts]
         said += m.worker(name, turns, m.report(f"{name} is through.", {f"{name} saw it.": [0]}))
-    return said
+    # Where a slow machine plans for longer than planning may take, code plans one step; it does not end in time.
+    slow: m.Reply = {"tool_calls": [m.call("ledger.echo", text="goal")], "latency": 2.0}
+    return said + m.worker("goal", [slow], m.report("The goal is through."))
 
 
 PRICE = {"price": {"input_per_million": 100.0, "output_per_million": 500.0}}
@@ -319,7 +321,7 @@ REAL: dict[str, list[Json]] = {
     "tokens": [12_000, 40_000, 70_000],
     "usd": [3.0, 8.0, 15.0],
     "usd_day": [4.0, 9.0],
-    "seconds": [0.5],
+    "seconds": [0.1, 0.5],
 }
 
 
@@ -333,7 +335,7 @@ def check_view(view: Json, limit: str) -> None:
     assert not bad or f"(budget.{limit})" in view["message"]
     assert view["answer"]
     # Where nothing was found, code tells what became of each.
-    told = [(f"{step['id']} (worker researcher): ", f"**{step['title']}**") for step in bad]
+    told = [(f"{step['id']} (worker ", f"**{step['title']}**") for step in bad]
     assert [names for names in told if not any(name in view["answer"] for name in names)] == []
 
 
