@@ -23,7 +23,7 @@ _SUFFIXES = _MARKDOWN | {
 _HEADING = re.compile(r"^#+[ \t]+(.*\S)", re.MULTILINE)
 # Words of the title weigh more than those of the path, and both much more than the text's.
 _SELECT = """
-SELECT path, title, snippet(notes, 2, '', '', '…', 32), -bm25(notes, 4.0, 5.0, 1.0)
+SELECT path, title, snippet(notes, 2, '', '', '…', 64), -bm25(notes, 4.0, 5.0, 1.0)
 FROM notes WHERE notes MATCH ? ORDER BY bm25(notes, 4.0, 5.0, 1.0), path LIMIT ?
 """
 
