@@ -26,6 +26,8 @@ _COMMON: dict[str, JsonObject] = {
     "title": {"description": "a few words"},
     "needs": {"description": "ids of the steps whose results it uses"},
 }
+NOBODY = "nobody"
+"""What is said where no one worker can do it all."""
 _MOST_CHOICES = 30
 """So many tools are named in the form of a plan; where there are more, any name may be written there."""
 
@@ -34,7 +36,7 @@ def _steps(workers: Sequence[str] = (), tools: Sequence[str] = (), most: int | N
     """The form of a list of steps, of each kind with what it says and nothing else; without names, any may be said."""
     worker = _TEXT | ({"enum": [*workers]} if workers else {})
     tool = _TEXT | ({"enum": [*tools]} if 0 < len(tools) <= _MOST_CHOICES else {})
-    listed = {"type": "array", "items": tool, "description": "the few that it needs; if empty all of its worker's"}
+    listed = {"type": "array", "items": tool, "description": "the few it needs; if empty all of its worker's"}
     data = {"type": "object", "description": "JSON Schema of its data, where a later step refers to it"}
     review = {"type": "boolean"}
     own = {"worker": worker, "task": _TEXT | _TASK, "tools": listed, "output": data, "review": review}
@@ -65,6 +67,10 @@ def _any_step() -> JsonObject:
     return {"type": "array", "items": {"type": "object", "properties": fields | kind, "required": ["id", "kind"]}}
 
 
+def _all_of(fields: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": fields, "required": [*fields]}
+
+
 def _as_it_is(data: JsonObject) -> JsonObject:
     return data
 
@@ -81,11 +87,11 @@ SEARCH = Instead(
 )
 PLAN = Form(
     "submit_plan",
-    {"type": "object", "properties": {"steps": _steps()}, "required": ["steps"]},
+    _all_of({"steps": _steps()}),
     _as_it_is,
     "Hand in the plan.",
     instead=SEARCH,
-    taken={"type": "object", "properties": {"steps": _any_step()}, "required": ["steps"]},
+    taken={"type": "object", "properties": {"alone": _TEXT, "steps": _any_step()}},
 )
 _REVISED: JsonObject = {
     "decision": {"type": "string", "enum": ["continue", "revise", "finish"]},
@@ -112,11 +118,17 @@ ANSWER = Form(
 )
 
 
-def plan_form(workers: Sequence[str], tools: Sequence[str], *, most: int) -> Form[JsonObject]:
+def plan_form(
+    workers: Sequence[str], tools: Sequence[str], *, most: int, alone: Sequence[str] = ()
+) -> Form[JsonObject]:
     """The form of a plan of at most so many steps, which name one of these workers, and of these tools if any is given:
-    what holds a model to a schema holds it to them.
+    what holds a model to a schema holds it to them. A worker of those `alone` may be named in place of steps.
     """
-    return replace(PLAN, schema=PLAN.schema | {"properties": {"steps": _steps(workers, tools, most)}})
+    steps = {"steps": _steps(workers, tools, most)}
+    one: JsonObject = {"type": "string", "enum": [*alone], "description": "who can do it all by reading"}
+    none: JsonObject = {"type": "string", "enum": [NOBODY]}
+    ways = [{"alone": one}, {"alone": none} | steps] if alone else [steps]
+    return replace(PLAN, schema={"anyOf": [_all_of(way) for way in ways]})
 
 
 class Ask(Protocol):

@@ -24,6 +24,7 @@ from journal.ledger import ANSWER_SHARE, Usage
 from journal.run_journal import Meaning, RunJournal
 from journal.values import Json, JsonObject
 
+from .alone import CONTEXT, readers, spelled_out, to_plan_with, whole_goal
 from .asking import SEARCH, as_said, plan_form, question
 from .cards import tool_line, tools_to_show, worker_card
 from .checker import Bounds, check_plan
@@ -35,11 +36,8 @@ from .search import SEARCHES, Listed, only_a_plan, search_in, searched
 By: TypeAlias = Literal["planner", "given", "fallback"]
 TRIES = 3
 """The planner is asked once and gets errors back at most twice."""
-WHOLE_GOAL = "The whole goal"
-"""What the one step is called where there is no plan."""
 _SHORTEST = 1_000
 """Tokens in which a small plan can be written; where less is left the planner is not asked."""
-_CONTEXT = 40_000
 _ERRORS = 40
 _HOPELESS: frozenset[str] = frozenset({"auth", "quota", "rate", "overload", "transport", "timeout", "script", "price"})
 """Failures of the planner's model with which a worker of the same model would hardly fare better."""
@@ -113,8 +111,8 @@ def _accepted(made: Made) -> NewEvent:
 
 async def _asked(journal: RunJournal, desk: Desk, bounds: Bounds) -> Made:
     plan = _fallback(journal, bounds)
-    if (whole := len(journal.run.context)) > _CONTEXT:
-        await journal.warn(f"only the first {_CONTEXT:,} of the context's {whole:,} characters are used to plan")
+    if (whole := len(journal.run.context)) > CONTEXT:
+        await journal.warn(f"only the first {CONTEXT:,} of the context's {whole:,} characters are used to plan")
     talk = _Talk(journal, desk, bounds)
     for number in range(1, TRIES + 1):
         try:
@@ -147,7 +145,7 @@ class _Talk:
         self._offers = bool(self._listed.left_out)
         # What a search will find can't be known now.
         named = () if self._offers else sorted(tool.full_name for tool in shown)
-        self._form = plan_form(_to_plan_with(bounds), named, most=bounds.max_steps)
+        self._form = plan_form(to_plan_with(bounds), named, most=bounds.max_steps, alone=readers(bounds))
         self._texts: tuple[str, ...] = (_first_message(journal, desk, bounds, shown),)
 
     def go_on(self, reply: JsonObject, text: str) -> None:
@@ -199,7 +197,7 @@ async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, nu
         errors: list[str] = found.value
         return errors
     try:
-        return check_plan(reply, bounds)
+        return check_plan(spelled_out(reply, journal.run, bounds), bounds)
     except PlanError as error:
         refused = list(error.errors)
     rejected = NewEvent("plan.rejected", {"attempt": number, "errors": refused})
@@ -210,9 +208,7 @@ async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, nu
 def _fallback(journal: RunJournal, bounds: Bounds) -> WorkerStep:
     built_in = built_in_workers()
     configured = [name for name, worker in bounds.workers.items() if worker not in built_in and name != REVIEWER.name]
-    name = configured[0] if configured else OPERATOR.name
-    task = task_of(journal.run.goal, journal.run.context)
-    return WorkerStep(id="goal", kind="worker", title=WHOLE_GOAL, worker=name, task=task)
+    return whole_goal(journal.run, configured[0] if configured else OPERATOR.name)
 
 
 def _fares_better(error: ModelFailed, desk: Desk, bounds: Bounds, *, step: WorkerStep) -> bool:
@@ -225,25 +221,15 @@ def _fares_better(error: ModelFailed, desk: Desk, bounds: Bounds, *, step: Worke
         return False
 
 
-def task_of(goal: str, context: str) -> str:
-    """The goal as the task of one worker, where there is no plan for it."""
-    return f"{goal}\n\nContext:\n{cut(context, _CONTEXT)}" if context else goal
-
-
-def _to_plan_with(bounds: Bounds) -> list[str]:
-    """The workers that the planner hears of; the reviewer comes by itself."""
-    return [name for name in bounds.workers if name != REVIEWER.name]
-
-
 def _first_message(journal: RunJournal, desk: Desk, bounds: Bounds, shown: Sequence[Tool]) -> str:
     run = journal.run
-    workers = [bounds.workers[name] for name in _to_plan_with(bounds)]
+    workers = [bounds.workers[name] for name in to_plan_with(bounds)]
     left_out = len(bounds.offered) - len(shown)
     gone = desk.catalogue.missing().items()
     missing = "\n".join(f"Tool server {name} is not there: {reason}" for name, reason in gone)
     parts = [
         f"Goal:\n{wrapped(run.goal, origin='goal')}",
-        f"Context:\n{wrapped(cut(run.context, _CONTEXT), origin='context')}" if run.context else "",
+        f"Context:\n{wrapped(cut(run.context, CONTEXT), origin='context')}" if run.context else "",
         f"Notes of the operator:\n{desk.notes}" if desk.notes else "",
         "Workers:\n" + "\n".join(f"- {worker_card(worker, bounds.offered, shown)}" for worker in workers),
         "Tools:\n" + wrapped("\n".join(map(tool_line, shown)) or "(there are none)", origin="tool servers"),

@@ -28,8 +28,8 @@ from journal.runs import RunStatus, StopReason
 from journal.seals import seal_of
 from journal.steps import StepStatus
 from journal.values import Json, JsonObject
+from planner.alone import WHOLE_GOAL, task_of
 from planner.plan import AnyStep
-from planner.planning import WHOLE_GOAL, task_of
 from planner.settings import BudgetSettings
 
 

@@ -60,9 +60,12 @@ class _Plain:
         whole = tidy(whole)
         objects = [kind for kind in whole.pop("type", ()) if kind == "object"]
         if objects or "anyOf" in whole or "properties" in whole:
-            plain = self._plain(whole | {"type": ["object"]}, _Place(0, through), wide=True)
+            # Where a grammar holds the model to one of several shapes, they need not be one.
+            plain = self._plain(whole | {"type": ["object"]}, _Place(0, through), wide=not self.by_grammar)
         else:
             plain = {"type": "object"} | {key: item for key, item in whole.items() if key == "description"}
+        if self.by_grammar and "anyOf" in plain:
+            return plain
         plain.setdefault("properties", {})
         return self._closed(plain) if self.is_reply else plain
 

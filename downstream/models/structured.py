@@ -80,8 +80,11 @@ class Form(Generic[T]):
         if self.instead is None:
             return schema
         told = f"{self.instead.function.description} Empty where you hand in."
-        field: JsonObject = {self.instead.field: {"type": "string", "description": told}}
-        return schema | {"properties": field | schema["properties"]}
+        name, field = self.instead.field, {"type": "string", "description": told}
+        if "anyOf" in schema:
+            only: JsonObject = {"type": "object", "properties": {name: field}, "required": [name]}
+            return schema | {"anyOf": [only, *schema["anyOf"]]}
+        return schema | {"properties": {name: field} | schema["properties"]}
 
 
 @dataclass(frozen=True)
