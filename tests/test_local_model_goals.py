@@ -1,6 +1,7 @@
 """The fifty goals for local models: that they are fair, that their verdicts see faults, that a good model meets all."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,17 @@ def test_there_are_fifty_goals_and_none_twice() -> None:
 def test_a_goals_fact_stands_in_its_note_or_is_worked_out_from_it_and_nowhere_in_the_question(goal: Goal) -> None:
     assert goal.is_met_by(goal.line)
     assert not goal.is_met_by(goal.text)
-    assert goal.code is not None or goal.is_met_by(note_of(goal))
+    assert goal.code is not None or replace(goal, not_facts=()).is_met_by(note_of(goal))
+
+
+def test_what_a_note_says_of_something_else_makes_an_answer_false() -> None:
+    assert not GOALS[5].is_met_by("In heavy rain it is on the old pier, where the fish hall is.")
+
+
+@pytest.mark.parametrize("text", ["12 June 2027", "June 12, 2027", "on **June 12th, 2027**."])
+def test_a_date_is_known_however_it_is_written(text: str) -> None:
+    assert GOALS[0].is_met_by(text)
+    assert not GOALS[0].is_met_by("June 13, 2027")
 
 
 @pytest.mark.parametrize("text", ["12000 EUR", "EUR 12,000.", "**12 000 EUR**", "12.000"])

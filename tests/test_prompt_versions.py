@@ -51,6 +51,7 @@ async def test_the_events_of_a_run_name_the_wording_of_every_request(tmp_path: P
         *((role, versions_of(f"{executors}/{role}.md")) for role in ("worker", "reviewer", "compose")),
         ("worker", versions_of(f"{executors}/worker.md", f"{executors}/no_call.md")),
         ("worker", versions_of(f"{executors}/worker.md", f"{executors}/next_action.md")),
+        ("worker", versions_of(*(f"{executors}/{name}.md" for name in ("worker", "next_action", "after_call")))),
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from executing import (
     tool,
     turns,
     uses,
+    worker,
     worker_step,
 )
 
@@ -24,6 +26,7 @@ from downstream.model_port import ModelFailed, ModelReply, ModelRequest
 from downstream.models.habits import habit
 from downstream.models.scripted import ScriptedModels
 from downstream.tools import Tool
+from executors.settings import WorkerLimits
 from executors.step import ComposeStep
 from journal.errors import Fenced
 
@@ -101,10 +104,70 @@ async def test_by_grammar_a_call_written_as_text_is_taken_and_the_next_asked_for
         assert asked.schema is not None
         taken = asked.schema["properties"]["arguments"]["anyOf"]
         # Both tools take the same.
-        assert [[*each["properties"]][:1] for each in taken] == [["query"], ["status"]]
+        assert [[*each["properties"]][:1] for each in taken] == [["query"], ["summary"]]
         assert [each["additionalProperties"] for each in taken] == [False, False]
         await bench.outcome(worker_step(id="other"))
         assert bench.requests[2].name == "next_action"
+
+
+async def test_by_grammar_prose_from_before_the_first_call_is_not_shown_again(tmp_path: Path) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        if request.place.turn == 1:
+            return prose("The festival is on 15 October.")
+        if request.schema is None:
+            return prose('{"name": "notes__search", "arguments": {"query": "budget"}}')
+        return prose('{"tool": "submit_report", "arguments": {"status": "partial", "summary": "Nothing."}}')
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
+        bench.by_grammar = True
+        await bench.outcome(worker_step())
+        told = [texts(request) for request in bench.requests]
+        assert ["15 October" in each for each in told] == [False, True, False]
+        assert ["budget" in each for each in told[2:]] == [True]
+
+
+def choices(request: ModelRequest) -> list[str]:
+    """The functions that a request by schema lets the model choose."""
+    assert request.schema is not None
+    names: list[str] = request.schema["properties"]["tool"]["enum"]
+    return names
+
+
+async def by_grammar_to_the_end(tmp_path: Path, *, limits: WorkerLimits) -> list[ModelRequest]:
+    """What a model is asked for that makes the same call as long as it may."""
+
+    def say(request: ModelRequest) -> ModelReply:
+        if request.schema is None or "notes__search" in choices(request):
+            return prose('{"tool": "notes__search", "arguments": {"query": "budget"}}')
+        done = json.loads(report(("x", ["c_110"])).uses[0].arguments)
+        return prose(json.dumps({"tool": "submit_report", "arguments": done}))
+
+    mine = [worker(limits=limits)]
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=mine) as bench:
+        bench.by_grammar = True
+        outcome = await bench.outcome(worker_step())
+        assert outcome.findings[0].supported
+        assert (outcome.status, outcome.problem is None) == (
+            ("succeeded", True) if limits.turns > 3 else ("partial", False)
+        )
+        return bench.requests
+
+
+async def test_by_grammar_who_makes_the_same_call_again_can_only_report(tmp_path: Path) -> None:
+    first, *asked = await by_grammar_to_the_end(tmp_path, limits=WorkerLimits())
+    assert (first.schema, first.stream) == (None, False)
+    assert [choices(each) for each in asked] == [["notes__read", "notes__search", "submit_report"], ["submit_report"]]
+    assert [each.stream for each in asked] == [True, True]
+    assert "Does that answer the task? Then submit_report now" in asked[0].messages[-2].content
+
+
+@pytest.mark.parametrize("turns_", [1, 2, 12])
+async def test_by_grammar_a_request_begins_with_all_that_the_one_before_said(tmp_path: Path, turns_: int) -> None:
+    _, *asked = await by_grammar_to_the_end(tmp_path, limits=WorkerLimits(turns=turns_))
+    assert choices(asked[-1]) == ["submit_report"]
+    for earlier, later in pairwise(asked):
+        told = earlier.messages[:-1]
+        assert later.messages[: len(told)] == told
 
 
 async def test_by_grammar_very_many_arguments_are_left_open(tmp_path: Path) -> None:
@@ -254,10 +317,13 @@ async def test_a_history_of_functions_is_told_in_words_to_a_model_that_stops_usi
 
     async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
         assert (await bench.outcome(worker_step())).status == "succeeded"
-        spoken = [(message.role, message.content) for message in bench.requests[3].messages[2:4]]
+        after = "Does that answer the task? Then submit_report now, with the answer itself in a finding."
+        spoken = [
+            (message.role, message.content.partition(" If not,")[0]) for message in bench.requests[3].messages[2:4]
+        ]
         assert spoken == [
             ("assistant", 'Looking.\n{"tool": "notes__search", "arguments": {"query": "budget"}}'),
-            ("user", f'[{FIRST}]\n<data from="notes.search">\nfound\n</data>'),
+            ("user", f'[{FIRST}]\n<data from="notes.search">\nfound\n</data>\n\n{after}'),
         ]
         await bench.outcome(worker_step(id="other"))
         assert bench.requests[4].schema is None

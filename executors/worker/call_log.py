@@ -32,6 +32,8 @@ class CallLog:
     refusals: list[Refused] = field(default_factory=list[Refused])
     outside: dict[str, None] = field(default_factory=dict[str, None])
     """The tools that were asked for and that the step does not list, each once."""
+    repeated: bool = False
+    """Whether the last call was made before, with the same result."""
     _seen: Counter[str] = field(default_factory=Counter[str])
 
     def note(self, tool: str, arguments: JsonObject, end: Called | Refused) -> None:
@@ -42,7 +44,9 @@ class CallLog:
         else:
             self.refusals.append(end)
         said = [end.ok, end.text] if isinstance(end, Called) else [end.reason]
-        self._seen[json.dumps([tool, arguments, *said], sort_keys=True)] += 1
+        key = json.dumps([tool, arguments, *said], sort_keys=True)
+        self._seen[key] += 1
+        self.repeated = self._seen[key] > 1
 
     @property
     def repeats(self) -> bool:

@@ -40,9 +40,9 @@ class Conversation:
         self._results: dict[int, str] = {}
         """By the number of their message, the calls whose results they are."""
 
-    def begin_again(self) -> None:
-        """Forget what was said, for a model that has called nothing so far and would only repeat its prose."""
-        del self._messages[1:]
+    def begin_again(self, *, kept: int = 0) -> None:
+        """Forget what was said but the last messages, for a model that had called nothing and would repeat prose."""
+        del self._messages[1 : len(self._messages) - kept]
         self._reminders.clear()
 
     def take(self, reply: ModelReply) -> None:
@@ -78,8 +78,12 @@ class Conversation:
         self._reminders[name] = None
         self._messages.append(Message("user", "\n".join(filter(None, [first, prompt(name, **values)]))))
 
-    def request(self, functions: tuple[Function, ...], style: Style, *, turn: int, repair: int = 0) -> ModelRequest:
-        """The next request, offering these functions in that style."""
+    def request(
+        self, functions: tuple[Function, ...], style: Style, *, turn: int, repair: int = 0, ends: bool = False
+    ) -> ModelRequest:
+        """The next request, offering these functions in that style; with `ends` nothing but the end can be chosen."""
+        if ends and not (self.by_grammar and style == "schema"):
+            functions = (self.brief.ending,)
         system = Message("system", self.brief.system)
         place = replace(self.brief.place, turn=turn, repair=repair)
         if style == "functions":
@@ -90,18 +94,37 @@ class Conversation:
             f"- {each.name}: {each.description}\n  arguments: {json.dumps(each.parameters)}" for each in functions
         )
         told = Message("system", f"{self.brief.system}\n\n{prompt('next_action', functions=listed)}")
-        plain = ModelRequest(self.brief.role, place, (told, *map(_as_text, self._messages)), TURN_TOKENS)
-        plain = replace(plain, prompt=versions(self.brief.role, "next_action", *self._reminders))
-        schema = _next_action(functions, typed=self.by_grammar)
+        said = (self._in_words(number, message) for number, message in enumerate(self._messages))
+        after = ("after_call",) if self._results else ()
+        prompts = versions(self.brief.role, "next_action", *after, *self._reminders)
+        # A small model that has lost its way goes round in circles, which only a stream tells in time.
+        plain = ModelRequest(self.brief.role, place, (told, *said), TURN_TOKENS, stream=self.by_grammar, prompt=prompts)
+        # What was told stays as it is, for a server that has read it already.
+        schema = _next_action((self.brief.ending,) if ends else functions, typed=self.by_grammar)
         # Where the server holds it to the functions' own arguments, these need not be told twice.
         form = Form("next_action", schema, dict, is_told=not self.by_grammar)
         return formatted(plain, form, style, by_grammar=self.by_grammar)
 
-    def last_request(self, style: Style, *, turn: int, repair: int = 0, forced: bool = True) -> ModelRequest:
-        """A request that offers nothing but the end."""
-        request = self.request((self.brief.ending,), style, turn=turn, repair=repair)
+    def last_request(
+        self, functions: tuple[Function, ...], style: Style, *, turn: int, repair: int = 0, forced: bool = True
+    ) -> ModelRequest:
+        """A request that nothing but the end can answer."""
+        request = self.request(functions, style, turn=turn, repair=repair, ends=True)
         force = self.brief.ending.name if forced and style == "functions" else None
         return replace(request, max_tokens=LAST_TOKENS, force=force)
+
+    def _in_words(self, number: int, message: Message) -> Message:
+        """The same without function calls, which a model that cannot make them does not understand."""
+        if number in self._results:
+            return Message("user", f"{message.content}\n\n{prompt('after_call', ending=self.brief.ending.name)}")
+        if message.role == "tool":
+            return Message("user", message.content)
+        if not message.uses:
+            return message
+        said = "\n".join(
+            f'{{"tool": {json.dumps(use.name)}, "arguments": {use.arguments or "{}"}}}' for use in message.uses
+        )
+        return Message("assistant", f"{message.content}\n{said}".strip())
 
 
 def function_of(tool: Tool) -> Function:
@@ -126,15 +149,3 @@ def _next_action(functions: tuple[Function, ...], *, typed: bool) -> JsonObject:
         },
         "required": ["tool", "arguments"],
     }
-
-
-def _as_text(message: Message) -> Message:
-    """The same without function calls, which a model that cannot make them does not understand."""
-    if message.role == "tool":
-        return Message("user", message.content)
-    if not message.uses:
-        return message
-    said = "\n".join(
-        f'{{"tool": {json.dumps(use.name)}, "arguments": {use.arguments or "{}"}}}' for use in message.uses
-    )
-    return Message("assistant", f"{message.content}\n{said}".strip())

@@ -8,12 +8,6 @@ _REPORT: JsonObject = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "status": {
-            "type": "string",
-            "enum": ["done", "partial", "blocked", "failed"],
-            "description": "done: the whole task; partial: some of it; blocked: something that you need and "
-            "cannot get; failed: it cannot be done",
-        },
         "summary": {"type": "string", "description": "The answer to the task, in at most 1200 characters"},
         "findings": {
             "type": "array",
@@ -30,6 +24,12 @@ _REPORT: JsonObject = {
                 },
                 "required": ["claim", "evidence"],
             },
+        },
+        "status": {
+            "type": "string",
+            "enum": ["done", "partial", "blocked", "failed"],
+            "description": "done: the whole task; partial: some of it; blocked: something that you need and "
+            "cannot get; failed: it cannot be done",
         },
         "confidence": {"type": "number", "description": "0 to 1: how sure you are that this answers the task"},
         "suggestions": {

@@ -106,6 +106,8 @@ class Loop:
         if self.talk.by_grammar and self._style == STYLES[0] and not reply.uses:
             # It writes calls down as text, and its server can hold it to their form.
             await self._climb_down()
+            if not self.log.made:
+                self.talk.begin_again(kept=1)
         if all(use.name == self.brief.ending.name for use in uses):
             return Ended(self.log, await self._taken(uses, reply), problem=uses[0].problem)
         return await self._call(key, uses)
@@ -189,14 +191,14 @@ class Loop:
         self.talk.remind("last_turn", limit=limit, ending=self.brief.ending.name)
         # Once a person raises the budget the loop goes on, and what it reports at the next limit is another report.
         key = "last" if self._over is None else under_limits("last", self.journal)
-        await self.room.make(key, self.talk.last_request(self._style, turn=self._turn), is_last=True)
+        await self.room.make(key, self.talk.last_request(self._functions(), self._style, turn=self._turn), is_last=True)
         submission = await self._final(key, turn=self._turn)
         return Ended(self.log, submission, limit=self.over_budget or limit, over_budget=self._over is not None)
 
     async def _final(self, key: str, *, turn: int, repair: int = 0) -> JsonObject | None:
         """What is handed in where nothing else is offered; unforced where a server lets no function be forced."""
         for name, forced in ((key, True), (f"{key}.unforced", False)):
-            request = self.talk.last_request(self._style, turn=turn, repair=repair, forced=forced)
+            request = self.talk.last_request(self._functions(), self._style, turn=turn, repair=repair, forced=forced)
             try:
                 return await self._submitted(await self._ask(name, request))
             except BudgetReached as error:
@@ -235,7 +237,9 @@ class Loop:
         return await within_budget(self.journal, bounded, meaning, ask, step=self.brief.place.step)
 
     def _request(self) -> ModelRequest:
-        return self.talk.request(self._functions(), self._style, turn=self._turn)
+        # One action at a time, a small model asks for the same again rather than say what it has read.
+        ends = self.talk.by_grammar and self._style != STYLES[0] and self.log.repeated
+        return self.talk.request(self._functions(), self._style, turn=self._turn, ends=ends)
 
     def _has_artifacts(self) -> bool:
         """Whether there may be any to read. Asked for one action at a time, a model hears of that once there is one."""
