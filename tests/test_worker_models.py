@@ -104,7 +104,7 @@ async def test_by_grammar_a_call_written_as_text_is_taken_and_the_next_asked_for
         assert asked.schema is not None
         taken = asked.schema["properties"]["arguments"]["anyOf"]
         # Both tools take the same.
-        assert [[*each["properties"]][:1] for each in taken] == [["query"], ["summary"]]
+        assert [[*each["properties"]][:1] for each in taken] == [["query"], ["findings"]]
         assert [each["additionalProperties"] for each in taken] == [False, False]
         await bench.outcome(worker_step(id="other"))
         assert bench.requests[2].name == "next_action"

@@ -8,7 +8,6 @@ _REPORT: JsonObject = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "summary": {"type": "string", "description": "The answer to the task, in at most 1200 characters"},
         "findings": {
             "type": "array",
             "items": {
@@ -25,6 +24,7 @@ _REPORT: JsonObject = {
                 "required": ["claim", "evidence"],
             },
         },
+        "summary": {"type": "string", "description": "The answer to the task and no more, in at most 1200 characters"},
         "status": {
             "type": "string",
             "enum": ["done", "partial", "blocked", "failed"],
