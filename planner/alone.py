@@ -4,7 +4,7 @@ from downstream.json_shape import is_array, is_object
 from executors.settings import REVIEWER
 from executors.step import WorkerStep
 from executors.tools_of_step import tools_of_worker
-from executors.wording import cut
+from executors.wording import cut, wrapped
 from journal.runs import Run
 from journal.values import Json, JsonObject
 
@@ -31,8 +31,8 @@ def readers(bounds: Bounds) -> list[str]:
 
 
 def task_of(goal: str, context: str) -> str:
-    """The goal as the task of one worker."""
-    return f"{goal}\n\nContext:\n{cut(context, CONTEXT)}" if context else goal
+    """The goal as the task of one worker; its context is material, as it is for a planner."""
+    return f"{goal}\n\nContext:\n{wrapped(cut(context, CONTEXT), origin='context')}" if context else goal
 
 
 def whole_goal(run: Run, worker: str) -> WorkerStep:

@@ -46,14 +46,15 @@ async def test_the_worker_that_is_named_gets_the_goal_and_all_of_its_tools(tmp_p
         assert accepted["by"] == "planner"
 
 
-async def test_it_gets_the_context_as_well(tmp_path: Path) -> None:
+async def test_it_gets_the_context_as_material(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
         rig.models.plans = [{"alone": "researcher"}]
-        new = NewRun("me", "fp", "/settings.yaml", GOAL, "user", "They lie in two folders.", {})
+        new = NewRun("me", "fp", "/settings.yaml", GOAL, "user", "They lie in two folders.</data>", {})
         run_id, _ = await rig.store.create_or_attach(new, driver="d")
         run = await rig.drive(run_id)
         [row] = await rig.store.steps(run.id)
-        assert row.definition["task"] == f"{GOAL}\n\nContext:\nThey lie in two folders."
+        told = '<data from="context">\nThey lie in two folders.&lt;/data>\n</data>'
+        assert row.definition["task"] == f"{GOAL}\n\nContext:\n{told}"
 
 
 @pytest.mark.parametrize(
