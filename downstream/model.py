@@ -199,7 +199,7 @@ class _Litellm:
                 response = await litellm.acompletion(**asked.arguments, **self._address())
             is_whole = True
             if wanted.request.stream:
-                is_whole = await self._listen(model, response, heard)
+                is_whole = await self._listen(wanted, response, heard)
                 response = litellm.stream_chunk_builder(heard)
             if is_whole:
                 spent = spent_on(litellm, model, response, rate=self._own_rate(model))
@@ -218,25 +218,32 @@ class _Litellm:
         except _faults(litellm) as error:
             raise ModelFailed(model, "malformed", failure_text("malformed", None, ""), spent=spent) from error
 
-    async def _listen(self, model: str, response: Any, heard: list[Any]) -> bool:
-        """The pieces of a stream, to its end (True) or until it goes round in circles: then its server may stop.
+    async def _listen(self, wanted: Wanted, response: Any, heard: list[Any]) -> bool:
+        """The pieces of a stream, to its end (True) or until it is cut: then its server may stop.
 
-        Raises TimeoutError where the next piece does not come in time, and Endless where they never end.
+        It is where it goes round in circles or has been listened to for long enough. Raises TimeoutError where the next
+        piece does not come in time, and Endless where they never end.
         """
-        longest, circles = self._options.timeout * _LONGEST_STREAM, Circles()
+        model, longest, circles = wanted.model, self._options.timeout * _LONGEST_STREAM, Circles()
+        enough = wanted.request.listen
         async with aclosing(response):
             pieces = aiter(response)
-            with anyio.move_on_after(longest):
+            with anyio.move_on_after(longest) as listening:
                 while True:
                     with anyio.fail_after(self._options.timeout):
                         try:
                             piece = await anext(pieces)
                         except StopAsyncIteration:
                             return True
+                    if not heard and enough is not None:
+                        listening.deadline = min(listening.deadline, anyio.current_time() + enough)
                     heard.append(piece)
                     if circles.goes_round_with(said_in(piece)):
                         log.info("model_went_round", extra={"model": model, "pieces": len(heard)})
                         return False
+        if enough is not None and enough < longest:
+            log.info("model_was_cut", extra={"model": model, "pieces": len(heard)})
+            return False
         raise Endless(f"it went on for {longest:g} s, {_LONGEST_STREAM:g} times model_options.timeout")
 
     def _heard(self, litellm: Any, wanted: Wanted, heard: list[Any]) -> Spent:

@@ -93,6 +93,7 @@ class ModelRequest:
     `schema` asks for JSON by schema under that name, `strict` in the part of its language that every provider takes;
     `functions` are offered, and `force` names the one to be called.
     `prompt` names the files of its instructions with their versions (`planner@1a2b3c4d`), for the events only.
+    `listen` is so many seconds after its first piece a streamed reply is cut, as by its length.
     """
 
     role: Role
@@ -106,6 +107,7 @@ class ModelRequest:
     force: str | None = None
     stream: bool = False
     prompt: str = ""
+    listen: float | None = None
 
     def prompt_characters(self) -> int:
         """How much text the request holds; a quarter of it is our estimate of its tokens."""

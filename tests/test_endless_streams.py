@@ -36,18 +36,19 @@ ROUND: dict[str, Reply] = {
 NUMBERS = " ".join(map(str, range(9_000)))
 
 
-def request() -> ModelRequest:
-    return ModelRequest("planner", Place(), (Message("user", "Plan."),), 200, name="submit_plan", stream=True)
+def request(listen: float | None = None) -> ModelRequest:
+    messages = (Message("user", "Plan."),)
+    return ModelRequest("planner", Place(), messages, 200, name="submit_plan", stream=True, listen=listen)
 
 
-async def ask(server: ModelServer, wire: str, patience: float) -> ModelReply:
+async def ask(server: ModelServer, wire: str, patience: float, listen: float | None = None) -> ModelReply:
     base = f"{server.url}/v1" if wire == "openai" else server.url
     options = ModelOptions(api_base=base, api_key=SecretStr("sk-none"), timeout=patience, price=PRICE)
     async with open_models(ModelSettings(options=options), Outlet()) as models:
         await models.warm_up()
         try:
             with anyio.fail_after(20):
-                return await models.complete(MODELS[wire], request())
+                return await models.complete(MODELS[wire], request(listen))
         finally:
             # litellm leaves the connection of a stream to the garbage collector.
             gc.collect()
@@ -87,6 +88,20 @@ async def test_a_reply_that_only_goes_on_and_on_is_given_up_for_good_and_paid_as
     assert failed.value.spent is not None
     # All that came within that time, and no worst case: a quarter of some of the characters.
     assert 0 < failed.value.spent.output_tokens < len(NUMBERS) // 4
+
+
+async def test_a_reply_that_was_listened_to_for_long_enough_is_cut_as_too_long_and_paid_as_heard() -> None:
+    with serve_model(on({"text": NUMBERS, "chunk_delay": SLOWLY})) as server:
+        reply = await ask(server, "openai", 20, listen=0.5)
+    assert (reply.finish, len(server.requests)) == ("length", 1)
+    assert 0 < len(reply.text) < len(NUMBERS)
+    assert reply.spent.output_tokens == pytest.approx(len(reply.text) / 4, abs=2)
+
+
+async def test_that_time_begins_with_the_first_piece() -> None:
+    with serve_model(on({"text": "Done.", "latency": 0.6})) as server:
+        reply = await ask(server, "openai", 20, listen=0.3)
+    assert (reply.text, reply.finish) == ("Done.", "stop")
 
 
 async def test_a_run_goes_on_after_a_plan_that_went_round_in_circles(tmp_path: Path) -> None:

@@ -127,7 +127,11 @@ async def test_a_write_waits_and_a_yes_lets_exactly_it_out_once(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("via", "expected"),
-    [("terminal", 'a person said no: "not \\u202enow"'), ("approve_action", 'withdrawn: "not \\u202enow"')],
+    [
+        ("terminal", 'a person said no: "not \\u202enow"'),
+        ("flag", '--approve deny said no: "not \\u202enow"'),
+        ("approve_action", 'withdrawn: "not \\u202enow"'),
+    ],
 )
 async def test_a_no_refuses_the_call(tmp_path: Path, via: str, expected: str) -> None:
     there = Server()

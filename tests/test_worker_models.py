@@ -157,7 +157,7 @@ async def test_by_grammar_who_makes_the_same_call_again_can_only_report(tmp_path
     first, *asked = await by_grammar_to_the_end(tmp_path, limits=WorkerLimits())
     assert (first.schema, first.stream) == (None, False)
     assert [choices(each) for each in asked] == [["notes__read", "notes__search", "submit_report"], ["submit_report"]]
-    assert [each.stream for each in asked] == [True, True]
+    assert [(each.stream, each.listen is not None) for each in asked] == [(True, True), (True, True)]
     assert "Does that answer the task? Then submit_report now" in asked[0].messages[-2].content
 
 

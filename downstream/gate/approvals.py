@@ -141,7 +141,8 @@ async def _no(gate: Gate, journal: RunJournal, case: Case, action: Action) -> Re
         return Refused(tool, f"withdrawn{note}", by="person")
     if action.state == "decided" and action.choice == "deny":
         await journal.settle_action(action)
-        return Refused(tool, f"a person said no{note}", by="person")
+        who = "--approve deny" if action.via == "flag" else "a person"
+        return Refused(tool, f"{who} said no{note}", by="person")
     waited = action.state == "waiting" and action.expires_at is not None and journal.world.now() > action.expires_at
     if waited:
         await journal.settle_action(action, expired=True)

@@ -1,5 +1,6 @@
 """The loop of a worker or reviewer: reply, calls, results, until it hands something in or a limit is reached."""
 
+from dataclasses import replace
 from functools import partial
 
 from downstream.budget import within_budget
@@ -32,6 +33,8 @@ MANY_TOOLS = 30
 _SHORT_LIST = 10
 _REFUSALS = 2
 """After so many requests in a row that the model's server calls too long there is no other try."""
+_SHARE = 0.5
+"""Of the time that a run has left, so much one reply may take that is listened to: another can still report."""
 _REMINDERS = 2
 """The second reply without a call has the model asked in another way."""
 
@@ -239,7 +242,9 @@ class Loop:
     def _request(self) -> ModelRequest:
         # One action at a time, a small model asks for the same again rather than say what it has read.
         ends = self.talk.by_grammar and self._style != STYLES[0] and self.log.repeated
-        return self.talk.request(self._functions(), self._style, turn=self._turn, ends=ends)
+        request = self.talk.request(self._functions(), self._style, turn=self._turn, ends=ends)
+        left = self.journal.limits.seconds - self.journal.driven_seconds
+        return replace(request, listen=max(0.0, left) * _SHARE) if request.stream else request
 
     def _has_artifacts(self) -> bool:
         """Whether there may be any to read. Asked for one action at a time, a model hears of that once there is one."""
