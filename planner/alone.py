@@ -54,7 +54,8 @@ def spelled_out(reply: JsonObject, run: Run, bounds: Bounds) -> JsonObject:
     if name and name != NOBODY and not steps:
         may = ", ".join(readers(bounds)) or "none here"
         raise PlanError([f"`alone` is {name!r}, which no worker is that only reads ({may}); write `steps`"])
-    return reply
+    # Where nothing stands in them, the reader of replies has left them out.
+    return {"steps": []} | reply
 
 
 def _adds_nothing(step: Json, worker: Json) -> bool:

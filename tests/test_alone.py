@@ -83,8 +83,9 @@ async def test_who_may_change_something_or_is_not_there_is_not_taken_for_a_plan(
 async def test_nobody_without_steps_is_no_plan(tmp_path: Path) -> None:
     async with open_rig(tmp_path) as rig:
         rig.models.plans = [{"alone": NOBODY}, {"steps": [call("a")]}]
-        await rig.drive(await rig.new_run(GOAL))
-        assert rig.steps.calls == ["a"]
+        run = await rig.drive(await rig.new_run(GOAL))
+        [rejected] = await rig.events(run.id, "plan.rejected")
+        assert (rejected["errors"], rig.steps.calls) == (["the plan has no step; it needs at least one"], ["a"])
 
 
 async def test_without_a_worker_that_only_reads_none_is_offered(tmp_path: Path) -> None:
