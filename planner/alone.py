@@ -55,7 +55,8 @@ def spelled_out(reply: JsonObject, run: Run, bounds: Bounds) -> JsonObject:
         may = ", ".join(readers(bounds)) or "none here"
         raise PlanError([f"`alone` is {name!r}, which no worker is that only reads ({may}); write `steps`"])
     # Where nothing stands in them, the reader of replies has left them out.
-    return {"steps": []} | reply
+    no_steps: JsonObject = {"steps": []}
+    return no_steps | reply
 
 
 def _adds_nothing(step: Json, worker: Json) -> bool:
