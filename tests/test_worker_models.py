@@ -161,10 +161,10 @@ async def test_by_grammar_who_makes_the_same_call_again_can_only_report(tmp_path
     assert "Does that answer the task? Then submit_report now" in asked[0].messages[-2].content
 
 
-@pytest.mark.parametrize("turns_", [1, 2, 12])
+@pytest.mark.parametrize("turns_", [2, 12])
 async def test_by_grammar_a_request_begins_with_all_that_the_one_before_said(tmp_path: Path, turns_: int) -> None:
     _, *asked = await by_grammar_to_the_end(tmp_path, limits=WorkerLimits(turns=turns_))
-    assert choices(asked[-1]) == ["submit_report"]
+    assert (len(asked), choices(asked[-1])) == (2, ["submit_report"])
     for earlier, later in pairwise(asked):
         told = earlier.messages[:-1]
         assert later.messages[: len(told)] == told
