@@ -40,9 +40,10 @@ async def test_each_run_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pat
                 first = await pid_of(pool, log, "r_1")
                 async with pool.open_run("r_2"):
                     second = await pid_of(pool, log, "r_2")
-                assert toys.alive([first, second]) == [first]
+                assert await toys.wait_until_gone([second]) == []
+                assert toys.alive([first]) == [first]
                 assert await pid_of(pool, log, "r_1") == first
-            assert toys.alive([first, second]) == []
+            assert await toys.wait_until_gone([first, second]) == []
             async with pool.open_run("r_1"):
                 assert await pid_of(pool, log, "r_1") not in (first, second)
 
@@ -75,7 +76,7 @@ async def test_a_run_that_is_cancelled_or_fails_leaves_no_process_of_its_own(tmp
             with pytest.raises(KeyError, match="mine"):
                 await fail_in_run(pool, log)
             cancelled, failed = (line["pid"] for line in toys.calls(log))
-            assert toys.alive([cancelled, failed]) == []
+            assert await toys.wait_until_gone([cancelled, failed]) == []
 
 
 async def test_a_server_of_runs_is_not_kept_open_for_its_listing(tmp_path: Path) -> None:
