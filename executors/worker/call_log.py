@@ -32,7 +32,7 @@ class CallLog:
     refusals: list[Refused] = field(default_factory=list[Refused])
     outside: dict[str, None] = field(default_factory=dict[str, None])
     """The tools that were asked for and that the step does not list, each once."""
-    repeated: bool = False
+    is_again: bool = False
     """Whether the last call was made before, with the same result."""
     _seen: Counter[str] = field(default_factory=Counter[str])
 
@@ -46,7 +46,7 @@ class CallLog:
         said = [end.ok, end.text] if isinstance(end, Called) else [end.reason]
         key = json.dumps([tool, arguments, *said], sort_keys=True)
         self._seen[key] += 1
-        self.repeated = self._seen[key] > 1
+        self.is_again = self._seen[key] > 1
 
     @property
     def repeats(self) -> bool:

@@ -241,7 +241,7 @@ class Loop:
 
     def _request(self) -> ModelRequest:
         # One action at a time, a small model asks for the same again rather than say what it has read.
-        ends = self.talk.by_grammar and self._style != STYLES[0] and self.log.repeated
+        ends = self.talk.by_grammar and self._style != STYLES[0] and self.log.is_again
         request = self.talk.request(self._functions(), self._style, turn=self._turn, ends=ends)
         left = self.journal.limits.seconds - self.journal.driven_seconds
         return replace(request, listen=max(0.0, left) * _SHARE) if request.stream else request
