@@ -133,12 +133,20 @@ class Product:
             self.store,
             run_id,
             spoken=self._spoken,
-            vouched=self.settings.approvals.approve_action == "host",
+            vouched=self.hosts_vouch_for(await self.store.run(run_id)),
             detail=detail,
             trouble=self.trouble_of(run_id),
         )
         shown = [with_page(action, self.page.of(action.action_id)) for action in view.actions]
         return view.model_copy(update={"actions": shown})
+
+    def speaks_for(self, run: Run) -> bool:
+        """Whether these settings are the run's: what others say of hosts counts for nothing in it."""
+        return run.fingerprint == self.settings.fingerprint
+
+    def hosts_vouch_for(self, run: Run) -> bool:
+        """Whether a yes by `approve_action` counts in the run, for actions that a host may decide."""
+        return self.speaks_for(run) and self.settings.approvals.approve_action == "host"
 
     @property
     def _spoken(self) -> Spoken:
@@ -162,8 +170,10 @@ class Product:
         action = await self.store.action(word.action_id)
         await self.store.check_writable(action.run)
         is_open = action.state == "waiting" and word.decision in action.choices
-        if is_open and word.decision not in SAYS_NO and (short := self._too_little(action, word)) is not None:
-            return short
+        if is_open and word.decision not in SAYS_NO:
+            run = await self.store.run(action.run)
+            if (short := self._too_little(action, word, run)) is not None:
+                return short
         try:
             content = checked_content(action, word.decision, word.content) if is_open else None
         except ContentUnfit as error:
@@ -171,14 +181,17 @@ class Product:
         await self.decide(action, Decision(word.decision, "host", "approve_action", word.note, content, word.client))
         return None
 
-    def _too_little(self, action: Action, word: Word) -> str | None:
+    def _too_little(self, action: Action, word: Word, run: Run) -> str | None:
         still, spoken = f"Action {action.id} still waits:", self._spoken
         address = self.page.of(action.id)
         where = f"on the page, {address} or in a terminal" if address else "in a terminal"
         elsewhere = f"A person decides it {where}: {spoken(f'approve {action.id}')}"
         if action.level == "passkey":
             elsewhere = f"{f'On the page: {address} ' if address else ''}{yes_by_passkey(spoken)}"
-        if action.level != "host" or self.settings.approvals.approve_action == "person":
+        if action.level == "host" and not self.speaks_for(run):
+            other = f"its run belongs to other settings ({run.settings_path}), for which this host cannot speak"
+            return f"{still} {other}. {elsewhere}"
+        if action.level != "host" or not self.hosts_vouch_for(run):
             level = "person" if action.level == "host" else action.level
             return f"{still} it needs a yes of level {level}, which approve_action cannot give. {elsewhere}"
         if not fits_a_host(action):

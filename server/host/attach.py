@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from downstream.gate.form_fields import ContentUnfit
 from downstream.gate.forms import holds_its_call
-from journal.actions import Action
+from journal.actions import SAYS_NO, Action
 from journal.errors import DecisionRefused, StoreError
 from journal.runs import Run
 from journal.tasks import open_tasks
@@ -126,7 +126,7 @@ class Attachment:
             if run.ended or await self._is_stuck(run):
                 return None
             if waiting := await self._waits_for(run):
-                new = [action for action in waiting if self._may_ask(action)]
+                new = [action for action in waiting if self._may_ask(run, action)]
                 if not new:
                     return None
                 if self.host.is_modern:
@@ -139,7 +139,7 @@ class Attachment:
         """Whether the store fails under the run, or no living process may go on with it."""
         if self.product.trouble_of(run.id) is not None:
             return True
-        if run.fingerprint == self.product.settings.fingerprint:
+        if self.product.speaks_for(run):
             return False
         return await needed_settings(self.product.store, run) is not None
 
@@ -150,9 +150,9 @@ class Attachment:
             return actions
         return [action for action in actions if holds_its_call(action)]
 
-    def _may_ask(self, action: Action) -> bool:
+    def _may_ask(self, run: Run, action: Action) -> bool:
         fits = self.host.shows_forms and self.round < _ROUNDS and action.id not in self.asked
-        return fits and a_host_decides(action)
+        return fits and a_host_decides(action) and self.product.speaks_for(run)
 
     def _as_question(self, actions: Sequence[Action]) -> InputRequiredResult:
         self.asked |= {action.id for action in actions}
@@ -191,6 +191,10 @@ class Attachment:
         for answer in answers:
             await self._take(Answered(action, answer, world.monotonic() - began, self.host.name))
 
+    async def _speaks(self) -> bool:
+        # A form that a process with other settings showed may be answered at this one.
+        return self.product.speaks_for(await self.product.store.run(self.run_id))
+
     async def _close_when_decided(self, action: Action, form: anyio.CancelScope) -> None:
         """Tell the host every 10 s that we live, and take the form away once somebody decided elsewhere."""
         store = self.product.store
@@ -206,7 +210,7 @@ class Attachment:
             decision = decision_from(answered, min_seconds=self.product.settings.approvals.min_answer_seconds)
         except ContentUnfit as error:
             self.problem, decision = f"Action {answered.action.id} still waits: {error}.", None
-        if decision is not None:
+        if decision is not None and (decision.choice in SAYS_NO or await self._speaks()):
             # Somebody else may have decided meanwhile, and what they said holds.
             with suppress(DecisionRefused):
                 await self.product.decide(answered.action, decision)

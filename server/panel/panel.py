@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mcp.server.apps import client_supports_apps
 from mcp_types import CallToolResult
@@ -32,7 +33,6 @@ from server.views.run_view import RunView
 
 META = "steprelay/panel"
 """Where the view key stands in the `_meta` of a result: hosts hand that to the view and keep it from the model."""
-_NOT_TRUSTED = ": approvals.trusted_hosts in the settings does not name this client"
 
 
 class NotThePanel(SteprelayError):
@@ -43,6 +43,16 @@ class NotThePanel(SteprelayError):
             f"only steprelay's own panel may call this, and {why}. A person decides in the panel, on the page or in a "
             "terminal; get_run shows how"
         )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the panel draws of a run: its steps, the actions that wait in it, and its view."""
+
+    run: Run
+    steps: Sequence[StepRow]
+    waiting: Sequence[Action]
+    view: RunView
 
 
 class Panel:
@@ -72,14 +82,15 @@ class Panel:
 
         All this counts as shown from now on. Raises UnknownId.
         """
-        store, is_person = product.store, _level(product, host) == "person"
+        store = product.store
         run, steps = await store.run(run_id), await store.steps(run_id)
+        is_person = _level(product, host, run) == "person"
         waiting = [action for action in await store.actions(run_id) if action.state == "waiting" and not run.imported]
         unclassed = await _unclassed(product, run)
         mine = unclassed if is_person else []
         self._seen.note([*waiting, *mine], self._key(run_id, host), now=store.world.monotonic())
         view = await product.view(run_id)
-        cards = await _cards(product, host, steps=steps, waiting=waiting, view=view)
+        cards = await _cards(product, host, Drawn(run, steps, waiting, view))
         approver = kept_approver()
         return tool_cards(product, mine) | {
             "run": run_card(run, steps, await store.usage(run), outlet=store.outlet) | {"actions": cards},
@@ -91,11 +102,11 @@ class Panel:
 
     async def decide(self, product: Product, host: Host, *, run_id: str, asked: Asked, code: str) -> JsonObject:
         """Record what a person pressed. Raises UnknownId, DecisionRefused, SignInRefused or ContentUnfit."""
-        action = await _as_shown(product, run_id, asked)
+        action, run = await _as_shown(product, run_id, asked), await product.store.run(run_id)
         if asked.choice not in SAYS_NO:
-            await self._check_yes(product, host, action=action, code=code)
+            await self._check_yes(product, host, run, action=action, code=code)
         content = checked_content(action, asked.choice, asked.content)
-        level = _level(product, host)
+        level = _level(product, host, run)
         await product.decide(action, Decision(asked.choice, level, "panel", asked.note, content, host.name))
         return {"message": f"Recorded: {asked.choice}."}
 
@@ -104,29 +115,31 @@ class Panel:
 
         Raises UnknownId, DecisionRefused, ArgumentsUnread or EditRefused.
         """
-        action = await _as_shown(product, run_id, edit)
-        if _level(product, host) != "person":
+        action, run = await _as_shown(product, run_id, edit), await product.store.run(run_id)
+        if _level(product, host, run) != "person":
             way = _way(product, product.page.of(action.id))
             raise DecisionRefused(
-                f"action {action.id} cannot be edited in this panel{_NOT_TRUSTED}; the page can: {way}"
+                f"action {action.id} cannot be edited in this panel{_untrusted(product, run)}; the page can: {way}"
             )
         self._check_seen(product, host, run_id=run_id, shown=action)
         return await edit_shown(product, action, edit, editor=Editor("panel", host.name))
 
     async def class_tool(self, product: Product, host: Host, *, run_id: str, word: Word, code: str) -> JsonObject:
         """Take a person's word on what a tool is. Raises UnknownId, DecisionRefused, NotToConfirm or SignInRefused."""
-        if _level(product, host) != "person":
+        run = await product.store.run(run_id)
+        if _level(product, host, run) != "person":
             way = _way(product, product.page.address)
-            raise DecisionRefused(f"no tool can be classed in this panel{_NOT_TRUSTED}; the page can: {way}")
-        tool = shown_tool(await _unclassed(product, await product.store.run(run_id)), word)
+            why = _untrusted(product, run)
+            raise DecisionRefused(f"no tool can be classed in this panel{why}; the page can: {way}")
+        tool = shown_tool(await _unclassed(product, run), word)
         self._check_seen(product, host, run_id=run_id, shown=tool)
         await _check_code(product, code)
         return await class_tool(product, tool, word, client=str(host.name))
 
-    async def _check_yes(self, product: Product, host: Host, *, action: Action, code: str) -> None:
-        if not _may_approve(action, product, host):
-            is_trusted = _level(product, host) == "person"
-            weak = "" if is_trusted else _NOT_TRUSTED
+    async def _check_yes(self, product: Product, host: Host, run: Run, *, action: Action, code: str) -> None:
+        if not _may_approve(action, product, host, run):
+            is_trusted = _level(product, host, run) == "person"
+            weak = "" if is_trusted else _untrusted(product, run)
             raise DecisionRefused(
                 f"action {action.id} (level {action.level}) cannot be approved in this panel{weak}; "
                 "get_run shows how a person decides it"
@@ -144,33 +157,40 @@ class Panel:
         return base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
 
-async def _cards(
-    product: Product, host: Host, *, steps: Sequence[StepRow], waiting: Sequence[Action], view: RunView
-) -> list[JsonObject]:
-    elsewhere = {action.action_id: action.how for action in view.actions}
-    store, editable = product.store, _level(product, host) == "person"
+async def _cards(product: Product, host: Host, drawn: Drawn) -> list[JsonObject]:
+    elsewhere = {action.action_id: action.how for action in drawn.view.actions}
+    store, editable = product.store, _level(product, host, drawn.run) == "person"
     cards: list[JsonObject] = []
-    for action in waiting:
+    for action in drawn.waiting:
         before = None if action.edit_of is None else await store.action(action.edit_of)
-        card = action_card(action, Background(store.outlet, steps, before, editable=editable))
-        if not _may_approve(action, product, host):
+        card = action_card(action, Background(store.outlet, drawn.steps, before, editable=editable))
+        if not _may_approve(action, product, host, drawn.run):
             told = [*card["told"], f"A yes counts only elsewhere. {elsewhere.get(action.id, '')}"]
             card |= {"told": told, "choices": [choice for choice in card["choices"] if choice["no"]]}
         cards.append(card)
     return cards
 
 
-def _level(product: Product, host: Host) -> Level:
-    """What pressing a button is worth: a person's word where the settings trust the client to let only them press."""
-    return "person" if host.name in product.settings.approvals.trusted_hosts else "host"
+def _level(product: Product, host: Host, run: Run) -> Level:
+    """What pressing a button is worth: a person's word where the run's settings trust the client to let only them
+    press."""
+    trusts = product.speaks_for(run) and host.name in product.settings.approvals.trusted_hosts
+    return "person" if trusts else "host"
 
 
-def _may_approve(action: Action, product: Product, host: Host) -> bool:
-    if _level(product, host) == "person":
+def _untrusted(product: Product, run: Run) -> str:
+    """Why a press is not a person's word."""
+    if not product.speaks_for(run):
+        return f": its run belongs to other settings ({run.settings_path})"
+    return ": approvals.trusted_hosts in the settings does not name this client"
+
+
+def _may_approve(action: Action, product: Product, host: Host, run: Run) -> bool:
+    if _level(product, host, run) == "person":
         return action.level != "passkey"
     # Such a client may let its model press, so the panel is worth there what approve_action is; and less for an edit,
     # which its dialog for approve_action shows in full, and no dialog does here.
-    return a_host_decides(action) and action.edit_of is None and product.settings.approvals.approve_action == "host"
+    return a_host_decides(action) and action.edit_of is None and product.hosts_vouch_for(run)
 
 
 async def _as_shown(product: Product, run_id: str, asked: Asked | Edit) -> Action:
