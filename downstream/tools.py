@@ -33,6 +33,8 @@ class Tool:
     cache: bool = True
     filled: str | None = None
     """The argument that the gate fills in, whoever makes the call."""
+    private: bool = False
+    """Whether the settings say that what its server holds is private, whatever the tool says of itself."""
 
     @property
     def full_name(self) -> str:

@@ -39,9 +39,10 @@ def starts(path: Path) -> int:
 
 @pytest.mark.e2e
 async def test_tools_are_listed_by_full_name_with_their_classes_and_found_by_any_name(tmp_path: Path) -> None:
-    servers = [stdio("box", toys.sdk_ledger(tmp_path / "ledger")), stdio("old", toys.bad("junk"))]
+    servers = [stdio("box", toys.sdk_ledger(tmp_path / "ledger"), private=True), stdio("old", toys.bad("junk"))]
     async with open_catalogue(tmp_path, servers) as (catalogue, _):
         tools = await catalogue.tools()
+    assert {tool.server for tool in tools if tool.private} == {"box"}
     names = [tool.full_name for tool in tools]
     classes = {tool.full_name: tool.class_ for tool in tools}
     assert (names == sorted(names), len(names)) == (True, 14)

@@ -166,6 +166,14 @@ async def test_what_was_private_in_a_call_is_private_in_its_result(tmp_path: Pat
     assert (echoed.value.label, plain.value.label) == (WEB | NOTES, WEB)
 
 
+async def test_what_the_settings_call_private_is_that_whatever_its_server_says(tmp_path: Path) -> None:
+    async with open_runs(tmp_path, goal=GOAL) as runs:
+        search = tool("mail.search", "egress", ["query"], private=True)
+        found = await Server().door(search)(await runs.drive(), planned(search, {"query": "pin"}))
+    assert isinstance(found, Called)
+    assert found.value.label == frozenset({"private:mail"})
+
+
 async def asked_at_the_door(folder: Path, wanted: ToolCall, policy: JsonObject, tools: tuple[Tool, ...]) -> str:
     """`sent`, `refused`, or the level at which the call waits."""
     there = Server()

@@ -42,7 +42,8 @@ def end_from_json(data: Json) -> Called | Refused:
 
 def label_of_results(tool: Tool) -> Label:
     """Where the results of a tool come from: the open world, or something that not everybody may read."""
-    return frozenset({f"{'open' if tool.class_ == 'egress' else 'private'}:{tool.server}"})
+    is_open = tool.class_ == "egress" and not tool.private
+    return frozenset({f"{'open' if is_open else 'private'}:{tool.server}"})
 
 
 def label_of_result(case: Case) -> Label:

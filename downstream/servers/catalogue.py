@@ -275,6 +275,7 @@ def _tool(server: ServerSettings, definition: Definition, *, wire: str) -> Tool:
         idempotent=options.idempotent or (trusted and definition.annotations.get("idempotentHint") is True),
         cache=options.cache,
         filled=options.idempotency_key,
+        private=server.options.private,
     )
 
 
