@@ -37,10 +37,12 @@ async def through(*items: Item) -> tuple[list[Item], list[Any]]:
 
 
 @pytest.mark.parametrize("id_", ["7", '"seven"'])
-async def test_a_request_with_half_a_character_is_answered_under_its_id(id_: str) -> None:
-    passed, (answer,) = await through(
-        read(f'{{"jsonrpc": "2.0", "id": {id_}, "method": "m", "params": {{"a": {HALF}}}}}')
-    )
+@pytest.mark.parametrize(
+    "value", [HALF, "9" * 5_000, "[" * 50_000 + "]" * 50_000], ids=["half a character", "a long number", "depth"]
+)
+async def test_a_request_that_no_reader_takes_is_answered_under_its_id(id_: str, value: str) -> None:
+    line = f'{{"jsonrpc": "2.0", "params": {{"id": 3, "a\\"": {value}}}, "id": {id_}, "method": "m"}}'
+    passed, (answer,) = await through(read(line))
     assert not passed
     assert isinstance(answer, JSONRPCError)
     assert (str(answer.id), answer.error.code) == (id_.strip('"'), -32700)
@@ -56,9 +58,10 @@ async def test_a_request_with_half_a_character_is_answered_under_its_id(id_: str
         f'{{"jsonrpc": "2.0", "method": "m", "params": {HALF}}}',
         f'{{"jsonrpc": "2.0", "id": true, "method": {HALF}}}',
         f'{{"jsonrpc": "2.0", "id": 7, "result": {HALF}}}',
+        f'{{"jsonrpc": "2.0", "params": {{"id": 7, "method": "m"}}, "b": {HALF}}}',
         '{"jsonrpc": 2}',
     ],
-    ids=["whole", "no JSON", "no object", "no id", "no such id", "no request", "no message"],
+    ids=["whole", "no JSON", "no object", "no id", "no such id", "no request", "inside", "no message"],
 )
 async def test_all_else_is_passed_on_as_it_came(line: str) -> None:
     item = read(line)

@@ -1,9 +1,9 @@
 """Requests that the protocol's reader cannot read: it drops them without a word, and their host would wait for ever."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import cast
 
 import anyio
 from anyio.abc import ObjectReceiveStream
@@ -12,9 +12,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
 from pydantic import ValidationError
 
-from journal.values import Json
-
 Item = SessionMessage | Exception
+
+_OPENING, _CLOSING = ("{", "["), ("}", "]")
+_TEXT = r'"[^"\\\x00-\x1f]*"'
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
+_VALUE = re.compile(rf"\s*:\s*({_TEXT}|-?(?:0|[1-9]\d{{0,17}}))\s*[,}}]")
+"""A name's value, if it is one that a request can have for an id."""
 
 
 @asynccontextmanager
@@ -41,15 +45,23 @@ def _answer(error: ValidationError) -> JSONRPCError | None:
     problem = error.errors(include_url=False)[0]
     if problem["type"] != "json_invalid":
         return None
-    try:
-        message: Json = json.loads(problem["input"])
-    except (ValueError, RecursionError):
+    asked = _outermost(str(problem["input"]))
+    if "method" not in asked or "id" not in asked:
         return None
-    if not isinstance(message, Mapping):
-        return None
-    asked = cast("Mapping[str, Json]", message)
-    id_ = asked.get("id")
-    if "method" not in asked or isinstance(id_, bool) or not isinstance(id_, str | int):
-        return None
-    told = f"the request cannot be read: {problem['msg']} (half a character, or nested too deeply); send whole text"
-    return JSONRPCError(jsonrpc="2.0", id=id_, error=ErrorData(code=PARSE_ERROR, message=told))
+    why = f"{problem['msg']} (half a character, nested too deeply, or too long a number)"
+    told = f"the request cannot be read: {why}; send whole text"
+    return JSONRPCError(jsonrpc="2.0", id=json.loads(asked["id"]), error=ErrorData(code=PARSE_ERROR, message=told))
+
+
+def _outermost(line: str) -> dict[str, str]:
+    """The texts and short whole numbers that stand in the outermost object, by name; read without going into the rest,
+    which may be too deep or too long for any reader."""
+    depth, found = 0, dict[str, str]()
+    for token in _TOKEN.finditer(line):
+        if (sign := token.group()) in _OPENING:
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+        elif depth == 1 and (value := _VALUE.match(line, token.end())):
+            found[sign[1:-1]] = value[1]
+    return found
