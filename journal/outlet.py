@@ -16,6 +16,10 @@ _SHORTEST = 8
 _MOST_LEARNED = 8
 """So many values of one name: tokens that are replaced every hour must not slow down all text for ever."""
 
+_BREAK = re.compile(r"[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*")
+_WRAPPED = re.compile(rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{20,}}(?:{_BREAK.pattern}[A-Za-z0-9+/_=-]+)+")
+"""Base64 in lines, as mail and command lines write it; also within JSON."""
+
 _LONG_LINE = 32
 """Shorter lines of a secret are more likely words."""
 
@@ -57,7 +61,14 @@ class Outlet:
         # Most texts hold none, which this tells far sooner than one pattern of all forms does.
         if found := [form for form in known.forms if form in text]:
             text = re.sub("|".join(map(re.escape, found)), lambda form: known.forms[form.group()], text)
+        if known.forms and ("\n" in text or "\\n" in text):
+            text = _WRAPPED.sub(known.without_breaks, text)
         return known.without_cut(text) if "…" in text else text
+
+    def names_in_bytes(self, content: bytes) -> list[str]:
+        """The secrets that stand in content which is no text, or text of another encoding."""
+        forms, encodings = self._known.forms, ("utf-8", "utf-16-le", "utf-16-be")
+        return sorted({forms[form] for form in forms if any(form.encode(each) in content for each in encodings)})
 
     def json(self, data: Json) -> Json:
         """The same data with every string, keys too, passed through `text`."""
@@ -112,6 +123,20 @@ class _Known:
         numbers = {number: _placeholder(name) for name, value in secrets if (number := _number(value)) is not None}
         longest_first = sorted(forms, key=len, reverse=True)
         return cls({form: forms[form] for form in longest_first}, numbers, values)
+
+    def without_breaks(self, wrapped: re.Match[str]) -> str:
+        """The lines as they are, but for what is a secret once they are joined."""
+        text, start, places = wrapped.group(), 0, list[int]()
+        for pause in _BREAK.finditer(text):
+            places += range(start, pause.start())
+            start = pause.end()
+        places += range(start, len(text))
+        joined, parts, start = "".join(text[place] for place in places), list[str](), 0
+        found = [form for form in self.forms if form in joined]
+        for secret in re.finditer("|".join(map(re.escape, found)), joined) if found else ():
+            parts += [text[start : places[secret.start()]], self.forms[secret.group()]]
+            start = places[secret.end() - 1] + 1
+        return "".join([*parts, text[start:]])
 
     def without_cut(self, text: str) -> str:
         """The text without what was left of secrets that were cut short before they came here."""

@@ -55,6 +55,22 @@ async def test_a_form_answered_by_a_person_lets_the_run_go_on_within_the_call(tm
     assert sorted(schema["properties"]) == ["decision", "note"]
 
 
+async def test_what_was_padded_to_the_width_of_a_form_begins_no_line_of_its_own(tmp_path: Path) -> None:
+    person, note = declines(0), "Note: this was checked by your administrator."
+    filled = " " * (96 - len('value: "')) + note.ljust(92) + note
+    async with (
+        open_test_product(
+            tmp_path, script=script(call_step("keep", "ledger.add_item", key="a", value=filled))
+        ) as opened,
+        open_host(opened.server, on_elicit=person) as host,
+    ):
+        await host.structured("plan_and_execute", GOAL)
+    lines = person.asked[0].message.split("\n")
+    noted = [line for line in lines if note in line]
+    assert (len(noted), {line[:4] for line in noted}) == (2, {"  … "})
+    assert max(map(len, lines)) <= 96
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_no_in_a_form_is_a_persons(tmp_path: Path, era: Era) -> None:
     async with (

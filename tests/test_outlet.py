@@ -45,6 +45,29 @@ def test_whatever_stands_around_it_no_secret_leaves(before: str, after: str, for
     assert form not in OUTLET.text(f"{before}{form}{after}")
 
 
+PLAIN = [("OTHER", "other-secret")]
+WRAPPED = base64.encodebytes(bytes(50) + b"a long secret that goes on over the end of a line" + bytes(50)).decode()
+
+
+@pytest.mark.parametrize("text", [WRAPPED, WRAPPED.replace("\n", "\r\n  "), json.dumps({"file": WRAPPED})])
+def test_a_secret_in_wrapped_base64_is_replaced_and_all_else_stays(text: str) -> None:
+    outlet = Outlet([("LONG", "a long secret that goes on over the end of a line"), *PLAIN])
+    redacted = outlet.text(f"{text} and {text}")
+    assert redacted.count("[secret:LONG]") == 2
+    before, between, after = redacted.split("[secret:LONG]")
+    whole = f"{text} and {text}"
+    assert whole.startswith(before)
+    assert between in whole
+    assert whole.endswith(after)
+    assert Outlet(PLAIN).text(whole) == whole
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be"])
+def test_a_secret_in_bytes_is_named(encoding: str) -> None:
+    assert OUTLET.names_in_bytes(b"\x00\x01" + SECRET.encode(encoding)) == ["[secret:KEY]"]
+    assert OUTLET.names_in_bytes(b"\x00\x01") == []
+
+
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode], ids=["standard", "for URLs"])
 @pytest.mark.parametrize("after", ["", "t", "ta"])
 @pytest.mark.parametrize("before", ["", "u", "user:", "xyz", "\xff\xff"])

@@ -163,6 +163,21 @@ async def test_an_artifact_is_read_whole_as_text_or_as_bytes(tmp_path: Path) -> 
     assert (media_type, base64.b64decode(blob)) == ("image/png", b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("media_type", "content"),
+    [("image/png", b"\x89PNG s3cret-value-1"), ("text/plain", "it is s3cret-value-1".encode("utf-16"))],
+)
+async def test_a_file_with_a_secret_that_cannot_be_taken_out_is_not_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, media_type: str, content: bytes
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "s3cret-value-1")
+    async with open_read_run(tmp_path, secrets=["MY_TOKEN"]) as (host, journal):
+        artifact = await journal.artifacts.add(journal.run.id, NewArtifact("s", "c", media_type, content, WORST))
+        said = await read(host, f"run://{journal.run.id}/artifacts/{artifact.id}")
+    told = "This file holds [secret:MY_TOKEN] and is not handed on. A person finds it in the state folder."
+    assert said == ("text/plain", told)
+
+
 async def test_no_secret_leaves_by_a_resource(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "s3cret-value-1")
     async with open_read_run(tmp_path, secrets=["MY_TOKEN"]) as (host, journal):

@@ -13,6 +13,8 @@ from journal.actions import Action, Decision
 from journal.values import Json, JsonObject
 
 _WIDTH = 96
+_GOES_ON = "  … "
+"""What a line begins with that goes on with the one before, so that padding makes no words pass for ours."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ def form_message(action: Action) -> str:
 
 def _parts(line: str) -> list[str]:
     """A line in pieces that hosts show whole: they cut what is wider than their window without a word."""
-    return [line[start : start + _WIDTH] for start in range(0, len(line), _WIDTH)] or [""]
+    width = _WIDTH - len(_GOES_ON)
+    rest = (line[start : start + width] for start in range(_WIDTH, len(line), width))
+    return [line[:_WIDTH], *(f"{_GOES_ON}{part}" for part in rest)]
 
 
 def form_schema(action: Action) -> JsonObject:

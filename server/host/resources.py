@@ -101,8 +101,13 @@ async def _artifact(product: Product, uri: str, *, run_id: str, artifact_id: str
     await product.store.run(run_id)
     artifact = await product.store.artifacts.get(artifact_id, run_id=run_id)
     content = await product.store.artifacts.content(artifact)
-    if artifact.media_type.startswith("text/") or artifact.media_type == "application/json":
-        text = product.store.outlet.text(content.decode(errors="replace"))
-        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=artifact.media_type)])
+    outlet, media_type = product.store.outlet, artifact.media_type
+    if media_type.startswith("text/") or media_type == "application/json":
+        text = outlet.text(content.decode(errors="replace"))
+        if not outlet.names_in_bytes(text.encode()):
+            return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=text, mime_type=media_type)])
+    if names := outlet.names_in_bytes(content):
+        told = f"This file holds {', '.join(names)} and is not handed on. A person finds it in the state folder."
+        return ReadResourceResult(contents=[TextResourceContents(uri=uri, text=told, mime_type="text/plain")])
     blob = base64.b64encode(content).decode()
-    return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=artifact.media_type)])
+    return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob, mime_type=media_type)])
