@@ -35,6 +35,8 @@ class Tool:
     """The argument that the gate fills in, whoever makes the call."""
     private: bool = False
     """Whether the settings say that what its server holds is private, whatever the tool says of itself."""
+    entry: str = ""
+    """The fingerprint of its server's entry in the settings; another server can have the same name elsewhere."""
 
     @property
     def full_name(self) -> str:

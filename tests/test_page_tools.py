@@ -1,5 +1,6 @@
 """Tools that say nothing of themselves: a person classes each once, for exactly its definition."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,9 @@ def test_the_class_proposed_is_that_of_the_most_careful_verb(name: str, descript
 
 def test_a_word_holds_for_one_definition_and_never_against_the_settings_or_annotations() -> None:
     known, reworded, written = tool("look"), tool("look", "Other words."), tool("look", class_="destructive")
-    classed = with_confirmed([known, reworded, written], {mark_of(known): "read", mark_of(written): "read"})
-    assert [each.class_ for each in classed] == ["read", "unknown", "destructive"]
+    elsewhere = replace(known, entry="another command")
+    classed = with_confirmed([known, reworded, written, elsewhere], {mark_of(known): "read", mark_of(written): "read"})
+    assert [each.class_ for each in classed] == ["read", "unknown", "destructive", "unknown"]
 
 
 async def asked(product: Product, goal: str) -> bool:

@@ -276,6 +276,7 @@ def _tool(server: ServerSettings, definition: Definition, *, wire: str) -> Tool:
         cache=options.cache,
         filled=options.idempotency_key,
         private=server.options.private,
+        entry=fingerprint_of(server),
     )
 
 

@@ -59,8 +59,9 @@ async def confirmed_classes(remembered: Remembered) -> dict[str, ToolClass]:
 
 
 def mark_of(tool: Tool) -> str:
-    """What a word is about: this definition at this server, as another server can list an equal one."""
-    return f"{tool.server} {tool.pin}"
+    """What a word is about: this definition at this server, as another server can list an equal one, also under the
+    same name in other settings."""
+    return f"{tool.server} {tool.entry} {tool.pin}"
 
 
 def with_confirmed(tools: Sequence[Tool], confirmed: Mapping[str, ToolClass]) -> tuple[Tool, ...]:
