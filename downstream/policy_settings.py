@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, StringConstr
 from journal.settings import SETTINGS, placed
 from journal.values import Json
 
-from .tool_names import covers, has_glob, read_tool_name
+from .tool_names import covers, has_glob, matches, reaches, read_tool_name
 
 Effect = Literal["read", "egress", "write", "destructive", "unknown"]
 Verb = Literal["deny", "ask", "allow"]
@@ -24,12 +24,25 @@ def _pointer(text: str) -> str:
     return text
 
 
+def split_port(host: str) -> tuple[str, int | None]:
+    """A host in the form of `Host` without its port and without brackets, and the port where there is one."""
+    found = re.fullmatch(r"(\[.*\]|[^:]*):(\d{1,5})", host)
+    name, port = (found[1], int(found[2])) if found else (host, None)
+    return name.removeprefix("[").removesuffix("]"), port
+
+
 def _host(text: str) -> str:
-    """An address of numbers in the one form in which hosts are compared."""
+    """In the one form in which hosts are compared. Raises ValueError for what no address can lead to."""
+    name, port = split_port(text)
     try:
-        return str(ip_address(text.removeprefix("[").removesuffix("]")))
-    except ValueError:
-        return text.rstrip(".")
+        name = str(ip_address(name))
+    except ValueError as error:
+        name = name.rstrip(".")
+        if not re.fullmatch(r"(\*\.)?(?!(.*\.)?(\d*|0x[0-9a-f]*)$)[a-z0-9._-]+", name):
+            raise ValueError(f"{text!r} is no host; write example.org, *.example.org, 192.0.2.1 or [::1]:80") from error
+    if port is None:
+        return name
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
 ToolPattern = Annotated[str, AfterValidator(read_tool_name)]
@@ -41,7 +54,7 @@ Host = Annotated[str, StringConstraints(pattern=r"^(\*\.)?[A-Za-z0-9.:\[\]_-]+$"
 class Matcher(BaseModel):
     """A condition on one argument; all that is set must hold. Nothing is coerced: a text is never a number.
 
-    A missing argument or one of another type fits no allow rule, and every deny and ask rule.
+    A missing argument, null or one of another type fits no allow rule, and every deny and ask rule.
     """
 
     model_config = SETTINGS
@@ -113,6 +126,10 @@ class PolicyRule(BaseModel):
     def text(self) -> str:
         """The verb and the pattern, as they were written."""
         return f"{self.verb} {self.tool}"
+
+    def names(self, tool: str) -> bool:
+        """Whether it is about the tool `server.tool`; what forbids reaches further than what allows."""
+        return matches(self.tool, tool) if self.verb == "allow" else reaches(self.tool, tool)
 
     def always_beats(self, other: "PolicyRule") -> bool:
         """Whether this rule fits every call that the other fits, and beats it."""

@@ -42,15 +42,22 @@ def matches(glob: str, tool: str) -> bool:
     return fits(server_glob, server) and fits(tool_glob, name)
 
 
+def reaches(glob: str, tool: str) -> bool:
+    """As `matches`, for what forbids: the glob of the server may also stand for the front of a tool's own long name.
+
+    So `*.delete_*` reaches `svc.admin.delete_user`, and `svc.admin/delete_user` and `svc.admin__delete_user` too.
+    """
+    return fits(glob, tool) or fits(_dotted(glob), _dotted(tool))
+
+
 def fits(glob: str, name: str) -> bool:
-    """Whether one name, without its server, fits a glob of `*` and `?`; brackets mean themselves."""
-    return fnmatchcase(name, glob.replace("[", "[[]"))
+    """Whether one name, without its server, fits a glob of `*` and `?`, both in NFC; brackets mean themselves."""
+    return fnmatchcase(_nfc(name), _nfc(glob).replace("[", "[[]"))
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Whether every tool that fits the glob `narrow` fits `wide` too, as far as their letters show it."""
-    (wide_server, _, wide_tool), (server, _, tool) = wide.partition("."), narrow.partition(".")
-    return _spans(wide_server, server) and _spans(wide_tool, tool)
+    """Whether `wide` reaches every tool that the glob `narrow` reaches, as far as their letters show it."""
+    return _spans(_nfc(wide), _nfc(narrow)) and _spans(_dotted(_nfc(wide)), _dotted(_nfc(narrow)))
 
 
 def has_glob(text: str) -> bool:
@@ -62,6 +69,14 @@ def _spans(wide: str, narrow: str) -> bool:
     # A `*` of the narrow one stands for any number of letters, so no `?` can stand for it.
     signs = {"*": ".*", "?": "[^*]"}
     return re.fullmatch("".join(signs.get(each) or re.escape(each) for each in wide), narrow, re.DOTALL) is not None
+
+
+def _dotted(name: str) -> str:
+    return name.replace("__", ".").replace("/", ".")
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _split(text: str, *, separator: str | None) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from downstream.resources import reading_tool
-from downstream.tool_names import ToolNameError, matches, read_tool_name
+from downstream.tool_names import ToolNameError, matches, reaches, read_tool_name
 from downstream.tools import Tool
 from journal.values import Json
 
@@ -71,7 +71,7 @@ def tools_of_worker(worker: WorkerSettings, tools: Iterable[Tool]) -> list[Tool]
         tool
         for tool in tools
         if (worker.tools is None or any(matches(glob, tool.full_name) for glob in worker.tools))
-        and not any(matches(glob, tool.full_name) for glob in worker.disallowed_tools)
+        and not any(reaches(glob, tool.full_name) for glob in worker.disallowed_tools)
         and (worker.classes is None or tool.class_ in worker.classes)
     ]
 

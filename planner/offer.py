@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 
 from downstream.policy_settings import PolicySettings
 from downstream.resources import reading_of
@@ -52,12 +53,12 @@ def idle_patterns(policy: PolicySettings, names: Sequence[str]) -> list[str]:
     """
     servers = {name.partition(".")[0] for name in names}
     known = [*names, *map(reading_of, servers)]
-    patterns = [(f"policy.rules[{number}]", rule.tool) for number, rule in enumerate(policy.rules)]
-    patterns += [("policy.sinks", pattern) for pattern in policy.sinks]
+    patterns = [(f"policy.rules[{number}]", rule.tool, rule.names) for number, rule in enumerate(policy.rules)]
+    patterns += [("policy.sinks", pattern, partial(matches, pattern)) for pattern in policy.sinks]
     return [
         f"{place}: no server has a tool {pattern!r}; {_meant(pattern, names)}"
-        for place, pattern in patterns
-        if pattern.partition(".")[0] in servers and not any(matches(pattern, name) for name in known)
+        for place, pattern, names_it in patterns
+        if pattern.partition(".")[0] in servers and not any(map(names_it, known))
     ]
 
 
@@ -68,7 +69,7 @@ def _meant(pattern: str, names: Sequence[str]) -> str:
 
 def never_allowed(policy: PolicySettings, tool: Tool) -> bool:
     """Whether the settings deny this tool whatever its arguments are; rules with conditions are the gate's to judge."""
-    fitting = [rule for rule in policy.rules if matches(rule.tool, tool.full_name)]
+    fitting = [rule for rule in policy.rules if rule.names(tool.full_name)]
     if any(rule.verb == "deny" and not rule.when for rule in fitting):
         return True
     return not fitting and policy.defaults.get(tool.class_) == "deny"

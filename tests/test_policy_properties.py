@@ -24,11 +24,17 @@ from journal.values import WORST, Json, JsonObject, Label, has_private, is_clean
 STRICTNESS: tuple[Verb, ...] = ("allow", "ask", "deny")
 CLASSES: tuple[ToolClass, ...] = ("read", "egress", "write", "destructive", "unknown")
 
-NAMES = st.sampled_from(["shop.buy", "shop.*", "*.buy", "shop.sell", "?hop.b??"])
+NAMES = st.sampled_from(["shop.buy", "shop.*", "*.buy", "shop.sell", "?hop.b??", "*.b*", "shop.a.buy"])
 MATCHERS = st.sampled_from(
     [
         {"equals": 1},
+        {"equals": True},
+        {"equals": None},
+        {"equals": 2**53},
+        {"equals": [1, "a"]},
+        {"equals": {"a": 1}},
         {"one_of": [1, "a"]},
+        {"one_of": [None, [1]]},
         {"prefix": "a"},
         {"glob": "*b"},
         {"gt": 1},
@@ -37,12 +43,17 @@ MATCHERS = st.sampled_from(
         {"absent": True},
         {"absent": False},
         {"host_in": ["a.b"]},
+        {"host_in": ["127.0.0.1", "a.b:443"]},
         {"path_under": "/a"},
+        {"path_under": "/etc"},
     ]
 )
 WHEN = st.dictionaries(st.sampled_from(["/price", "/item"]), MATCHERS, max_size=2)
-ODD: list[Json] = [0, 1, 2, 2.0, True, None, "a", "ab", "", [], [1, "a"], ["b", []], {"a": 1}, "//a.b/", "/a/b"]
-VALUES = st.sampled_from(ODD)
+SIMPLE: list[Json] = [0, 1, 2, 2.0, True, None, "a", "ab", "", [], [1, "a"], ["b", []], {"a": 1}, "//a.b/", "/a/b"]
+RETYPED: list[Json] = ["1", "true", "null", [[True]], [["1"]], {"a": "1"}, 2**53, 2**53 + 1, 2.0**53, 10**400]
+HOSTS = ["http://127.0.0.1", "http://[::ffff:127.0.0.1]", "http://0.0.0.0", "https://a.b", "a.b", "https://a.b:444"]
+PATHS = ["/etc/x", "/ETC/x", "/etc./x", "/%65tc/x", "/proc/self/root/etc/x", "/dev/fd/../../etc/x", "/b/../etc/x"]
+VALUES = st.sampled_from([*SIMPLE, *RETYPED, *HOSTS, *PATHS])
 ARGUMENTS = st.dictionaries(st.sampled_from(["price", "item"]), VALUES, max_size=2)
 LABELS = st.frozensets(
     st.sampled_from(["user", "host", "config", "plan", "model", "open:web", "private:notes", "private:*"])
@@ -81,7 +92,8 @@ def strictness(written: list[PolicyRule], defaults: JsonObject, flow: Flow) -> t
 @st.composite
 def flows(draw: st.DrawFn) -> Flow:
     label = draw(LABELS) or WORST
-    bought = tool("shop.buy", draw(st.sampled_from(CLASSES)), ["item", "price"])
+    name = draw(st.sampled_from(["shop.buy", "shop.buy", "shop.a.buy", "shop.a__buy", "shop.a/b"]))
+    bought = tool(name, draw(st.sampled_from(CLASSES)), ["item", "price"])
     arguments = Arguments(draw(ARGUMENTS), label)
     return Flow(bought, arguments, draw(st.sampled_from([label, WORST])), "goal", described_in({}), frozenset())
 
@@ -98,6 +110,20 @@ def test_adding_a_deny_or_an_ask_never_allows_more(
         assert after[0] >= 1
     else:
         assert after >= before
+
+
+@given(WHEN, WHEN, flows())
+def test_what_an_allow_lets_through_a_deny_under_the_same_conditions_stops(
+    when: JsonObject, more: JsonObject, flow: Flow
+) -> None:
+    name = flow.tool.full_name
+    allow, deny = ({verb: name, "when": conditions} for verb, conditions in (("allow", more | when), ("deny", when)))
+    alone, both = (
+        past_checks([PolicyRule.model_validate_json(json.dumps(each)) for each in rules], {flow.tool.class_: "ask"})
+        for rules in ([allow], [allow, deny])
+    )
+    if explain(alone, flow).deciders:
+        assert explain(both, flow).decided.verb == "deny"
 
 
 @given(st.lists(rules(), max_size=5), st.randoms(use_true_random=False), DEFAULTS, flows())

@@ -1,24 +1,22 @@
 """Conditions on single arguments, as `when` in a policy rule writes them; each holds, fails, or cannot be told."""
 
-import os
-import re
+import math
 import unicodedata
-from collections.abc import Callable, Iterable
-from ipaddress import ip_address
+from collections.abc import Callable
 from typing import Literal
-from urllib.parse import urlsplit
 
 from downstream.json_shape import is_array, is_object
 from downstream.policy_settings import Matcher
 from downstream.tool_names import fits
-from journal.canonical import NotCanonical, canonical
 from journal.values import Json
+
+from .host_places import is_host_in
+from .path_places import is_under
+from .same_value import is_one_of, is_same
+from .told import all_of, any_of
 
 MISSING = object()
 """What stands at a pointer that leads nowhere."""
-
-_PLAIN_AUTHORITY = re.compile(r"([\w.+=~!$&*:-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d*)?", re.ASCII)
-_ENDS_IN_NUMBER = re.compile(r"(.*\.)?(\d+|0[xX][0-9a-fA-F]*)", re.DOTALL)
 
 
 def at_pointer(arguments: Json, pointer: str) -> Json:
@@ -36,17 +34,17 @@ def at_pointer(arguments: Json, pointer: str) -> Json:
 
 
 def holds(matcher: Matcher, value: Json, *, of: Literal["all", "any"]) -> bool | None:
-    """Whether all conditions hold; None where one cannot be told (missing, another type, an empty list).
+    """Whether all conditions hold; None where one cannot be told (missing, null, another type, an empty list).
 
     Of a list, all elements or any must fit, unless a condition is met by the list itself. Nothing is coerced.
     """
-    answers = [_holds(name, wanted, value, of=of) for name, wanted in matcher.conditions.items()]
-    return _all(answers)
+    return all_of(_holds(name, wanted, value, of=of) for name, wanted in matcher.conditions.items())
 
 
 def _holds(name: str, wanted: Json, value: Json, *, of: Literal["all", "any"]) -> bool | None:
     if name == "absent":
-        return (value is MISSING) == bool(wanted)
+        # Many servers take null for an argument that was left out.
+        return None if value is None else (value is MISSING) == bool(wanted)
     if value is MISSING:
         return None
     check = _CHECKS[name]
@@ -56,32 +54,13 @@ def _holds(name: str, wanted: Json, value: Json, *, of: Literal["all", "any"]) -
     parts = [check(wanted, part) for part in value]
     if not parts:
         return None
-    return _all(parts) if of == "all" else _any(parts)
-
-
-def _all(answers: Iterable[bool | None]) -> bool | None:
-    answers = list(answers)
-    if False in answers:
-        return False
-    return None if None in answers else True
-
-
-def _any(answers: Iterable[bool | None]) -> bool | None:
-    answers = list(answers)
-    if True in answers:
-        return True
-    return None if None in answers else False
-
-
-def _same(wanted: Json, value: Json) -> bool | None:
-    try:
-        return canonical(_nfc(wanted)) == canonical(_nfc(value))
-    except NotCanonical:
-        return None
-
-
-def _one_of(wanted: Json, value: Json) -> bool | None:
-    return _any(_same(one, value) for one in wanted)
+    if of == "all":
+        return all_of(parts)
+    if is_array(wanted) or (name == "one_of" and any(map(is_array, wanted))):
+        # The list itself is of a wanted type: what cannot be told of an entry of another says nothing.
+        told = (answer for part, answer in zip(value, parts, strict=True) if answer is not None or is_array(part))
+        return any_of([whole, *told])
+    return any_of(parts)
 
 
 def _prefix(wanted: Json, value: Json) -> bool | None:
@@ -90,45 +69,6 @@ def _prefix(wanted: Json, value: Json) -> bool | None:
 
 def _glob(wanted: Json, value: Json) -> bool | None:
     return fits(_nfc(wanted), _nfc(value)) if isinstance(value, str) else None
-
-
-def _host_in(wanted: Json, value: Json) -> bool | None:
-    if not isinstance(value, str) or (found := _host_and_port(value)) is None:
-        return None
-    host, port = found
-    forms = (f"{host}:{port}", f"[{host}]:{port}")
-    return any(fits(one, host) or one in forms for one in wanted)
-
-
-def _host_and_port(text: str) -> tuple[str, int | None] | None:
-    """The host that every client would go to; None where they might disagree, or there is none.
-
-    So is a text in which a second address, a backslash, a blank or an escape stands in or before the host.
-    """
-    # Some clients add the slashes that are missing here.
-    if not text.isprintable() or re.match(r"(https?|wss?|ftp|file):(?!//)", text, re.IGNORECASE):
-        return None
-    try:
-        parts = urlsplit(text if "://" in text else f"//{text}")
-        host, port = (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:
-        return None
-    if not _PLAIN_AUTHORITY.fullmatch(parts.netloc):
-        return None
-    if ":" in host or _ENDS_IN_NUMBER.fullmatch(host):
-        # Numbers that only some resolvers take for an address are nobody's host.
-        try:
-            host = str(ip_address(host))
-        except ValueError:
-            return None
-    return (host, port) if host else None
-
-
-def _path_under(wanted: Json, value: Json) -> bool | None:
-    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value:
-        return None
-    root, path = os.path.realpath(wanted), os.path.realpath(value)
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
 def _above(wanted: Json, value: Json) -> bool | None:
@@ -144,26 +84,20 @@ def _max_len(wanted: Json, value: Json) -> bool | None:
 
 
 def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def _nfc(data: Json) -> Json:
-    if isinstance(data, str):
-        return unicodedata.normalize("NFC", data)
-    if is_object(data):
-        return {_nfc(key): _nfc(item) for key, item in data.items()}
-    if is_array(data):
-        return [_nfc(item) for item in data]
-    return data
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 _CHECKS: dict[str, Callable[[Json, Json], bool | None]] = {
-    "equals": _same,
-    "one_of": _one_of,
+    "equals": is_same,
+    "one_of": is_one_of,
     "prefix": _prefix,
     "glob": _glob,
-    "host_in": _host_in,
-    "path_under": _path_under,
+    "host_in": is_host_in,
+    "path_under": is_under,
     "gt": _above,
     "lt": _below,
     "max_len": _max_len,

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from downstream.policy_settings import STRICTEST_FIRST, Effect, Matcher, PolicyRule, PolicySettings, Verb
-from downstream.tool_names import matches
 from downstream.tools import Tool
 from journal.actions import LEVELS, Level
 from journal.values import Json, JsonObject
@@ -81,7 +80,7 @@ class Reading:
 
 def read_rules(policy: PolicySettings, tool: str, arguments: JsonObject) -> list[Reading]:
     """The rules that name this tool, as they are read for these arguments."""
-    named = [(number, rule) for number, rule in enumerate(policy.rules) if matches(rule.tool, tool)]
+    named = [(number, rule) for number, rule in enumerate(policy.rules) if rule.names(tool)]
     return [Reading(number, rule, tuple(_tried(rule, arguments))) for number, rule in named]
 
 
@@ -110,7 +109,7 @@ def idle_waivers(policy: PolicySettings, tools: Iterable[Tool]) -> list[str]:
     """A warning for each `tainted: allow` whose rule names only tools that read no open world: it waives nothing."""
     known, said = list(tools), list[str]()
     for number, rule in enumerate(policy.rules):
-        classes = {tool.class_ for tool in known if rule.tainted and matches(rule.tool, tool.full_name)}
+        classes = {tool.class_ for tool in known if rule.tainted and rule.names(tool.full_name)}
         if classes and "egress" not in classes:
             named = " or ".join(sorted(classes))
             said.append(
