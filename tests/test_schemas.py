@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from downstream.json_shape import is_array, is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.models.replies import ReplyErrors, broken_json, found_in, objects_in, tidied
+from downstream.models.replies import ReplyErrors, broken_json, found_in, objects_at_end, objects_in, tidied
 from downstream.models.schemas import for_function, for_reply
 
 Json = Any
@@ -307,10 +307,11 @@ PLAN = '{"steps": []}'
         f"\n {PLAN} \n",
         f"Here it is:\n```json\n{PLAN}\n```\nGood luck.",
         f"I looked at {{braces}} and {{}} first. {PLAN} That is all.",
+        f'One that I reject: {{"steps": [1]}}. Mine:\n```json\n{PLAN}\n```\n',
         f'{{"name": "submit_plan", "arguments": {PLAN}}}',
         f'{{"submit_plan": {PLAN}}}',
     ],
-    ids=["bare", "blanks", "fenced", "prose", "call", "named"],
+    ids=["bare", "blanks", "fenced", "prose", "after another", "call", "named"],
 )
 def test_json_is_found_wherever_the_model_put_it(text: str) -> None:
     assert found_in(ModelReply("m", text), "submit_plan", FORM) == {"steps": []}
@@ -327,12 +328,38 @@ def test_json_is_found_wherever_the_model_put_it(text: str) -> None:
     ids=["commas", "a line break", "in prose", "fenced"],
 )
 def test_small_slips_are_read_as_they_are_meant(text: str, data: Json) -> None:
-    assert next(objects_in(text)) == data
+    assert objects_in(text) == [data]
+
+
+def test_of_several_replies_without_one_at_the_end_none_counts() -> None:
+    text = f'Mine is {PLAN}, and {{"steps": [1]}} stood in what I was given.'
+    with pytest.raises(ReplyErrors, match="2 replies for submit_plan are in it"):
+        found_in(ModelReply("m", text), "submit_plan", FORM)
+
+
+@pytest.mark.parametrize(
+    ("text", "ending", "alone"),
+    [
+        ('{"a": 1}', 1, True),
+        ('```json\n{"a": 1}\n```', 1, True),
+        ('[{"a": 1}, {"b": 2}].', 2, True),
+        ('<tool_call>\n{"a": 1}\n</tool_call><|im_end|>', 1, True),
+        ('I look. {"a": 1}\n{"b": 2,}', 2, False),
+        ('It says {"a": 1}; I do {"b": 2}', 1, False),
+        ('It says {"a": 1}, which I will not do.', 0, False),
+        ('```json\n{"a": 1}\n```\nThat is what it says.', 0, False),
+        ("no", 0, False),
+    ],
+)
+def test_what_a_text_ends_with_is_told_from_what_it_quotes(text: str, ending: int, alone: bool) -> None:
+    assert len(objects_at_end(text)) == ending
+    assert bool(objects_at_end(text, alone=True)) == alone
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ('{"a": 1e400}', "1e400 is not JSON"),
         ('{"a": "Find out wh', 'it breaks off within the string that begins "\\"Find out wh"'),
         ('Sure: {"a": [1,', "it breaks off after"),
         ('```json\n{"a": 1 "b"}\n```', 'Expecting \',\' delimiter at "\\"b\\"}" (line 1, column 9)'),
@@ -340,7 +367,7 @@ def test_small_slips_are_read_as_they_are_meant(text: str, data: Json) -> None:
         ("prose", None),
         ('{"a": 1}', None),
     ],
-    ids=["a string", "a list", "a comma", "a number", "none", "whole"],
+    ids=["too large", "a string", "a list", "a comma", "a number", "none", "whole"],
 )
 def test_json_that_is_broken_is_told_where_it_breaks(text: str, why: str | None) -> None:
     told = broken_json(text)

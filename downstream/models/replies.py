@@ -1,8 +1,10 @@
 """What a model meant: the JSON in its function calls or its text, read leniently and tidied by a schema."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from downstream.json_shape import is_array, is_object
 from downstream.model_port import ModelReply
@@ -18,13 +20,20 @@ _TRIES = 200
 """So many opening braces of a text are tried at most."""
 _SHOWN = 40
 _WRAPPERS = ("arguments", "parameters", "input")
+_AROUND = re.compile(r"(?:[\s,;.`\[\]]|(?<=```)[a-zA-Z0-9_-]+(?=\s)|<[/|]?\w+\|?>)*")
+"""What may stand beside JSON without being a word about it: blanks, fences, brackets, the signs of templates."""
 
 
 def _no_number(text: str) -> Json:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_number, strict=False)
+def _number(text: str) -> Json:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number, parse_float=_number, strict=False)
 
 
 class ReplyErrors(SteprelayError, ValueError):
@@ -38,17 +47,20 @@ class ReplyErrors(SteprelayError, ValueError):
 def found_in(reply: ModelReply, name: str, schema: JsonObject) -> JsonObject | None:
     """The reply called `name`: a function call of that name, else JSON in the text (bare, fenced, in prose).
 
-    None where there is none. Raises ReplyErrors for a call whose arguments are no JSON object.
+    None where there is none. Raises ReplyErrors for a call whose arguments are no JSON object, and where several are in
+    the text and none of them at its end: a model quotes what it was given, and what it rejects.
     """
     for use in reply.uses:
         if use.name == name:
             return read_object(use.arguments, f"the arguments of {name}")
     known = known_fields(for_function(schema))
-    for data in objects_in(reply.text):
-        inner = _unwrapped(data, name)
-        if known & inner.keys():
-            return inner
-    return None
+    said = [inner for data in objects_in(reply.text) if known & (inner := _unwrapped(data, name)).keys()]
+    if len(said) > 1:
+        ending = [_unwrapped(data, name) for data in objects_at_end(reply.text)]
+        if not ending or not known & ending[-1].keys():
+            raise ReplyErrors([f"{len(said)} replies for {name} are in it; give the one that counts, at its end"])
+        return ending[-1]
+    return said[0] if said else None
 
 
 def read_object(text: str, what: str) -> JsonObject:
@@ -107,35 +119,52 @@ def _without_loose_commas(text: str) -> str:
     return _LOOSE_COMMA.sub(lambda found: found["string"] or "", text)
 
 
-def objects_in(text: str) -> Iterator[JsonObject]:
-    """Every JSON object in the text, outermost ones only: bare or fenced first, then those within prose."""
-    for candidate in (text, *_FENCED.findall(text)):
-        try:
-            data = read_json(candidate.strip())
-        except ValueError:
-            continue
-        if is_object(data):
-            yield data
-    found = False
-    for within in (text, _without_loose_commas(text)):
-        for data in _within(within):
-            found = True
-            yield _clean(data, text)
-        if found:
-            return
+def objects_in(text: str) -> list[JsonObject]:
+    """The JSON objects in the text, outermost ones only, in their order."""
+    return [_clean(found.data, text) for found in _found(text)[1]]
 
 
-def _within(text: str) -> Iterator[JsonObject]:
-    place = text.find("{")
+def objects_at_end(text: str, *, alone: bool = False) -> list[JsonObject]:
+    """The JSON objects that the text ends with, without a word between or behind them, and, if `alone`, before them.
+
+    What a model says something about, it may only quote.
+    """
+    within, objects = _found(text)
+    first, start = len(objects), len(within)
+    while first and _AROUND.fullmatch(within, objects[first - 1].end, start):
+        first -= 1
+        start = objects[first].start
+    if alone and not _AROUND.fullmatch(within, 0, start):
+        return []
+    return [_clean(found.data, text) for found in objects[first:]]
+
+
+@dataclass(frozen=True)
+class _Found:
+    start: int
+    end: int
+    data: JsonObject
+
+
+def _found(text: str) -> tuple[str, list[_Found]]:
+    """The objects, and the text that they stand in: without loose commas where more of it can then be read."""
+    mended = _without_loose_commas(text)
+    ways = [(within, list(_within(within))) for within in ([text] if mended == text else [text, mended])]
+    return max(ways, key=lambda way: sum(found.end - found.start for found in way[1]))
+
+
+def _within(text: str) -> Iterator[_Found]:
+    start = text.find("{")
     for _ in range(_TRIES):
-        if place < 0:
+        if start < 0:
             return
+        end = start + 1
         try:
-            data, place = _DECODER.raw_decode(text, place)
-            yield data
+            data, end = _DECODER.raw_decode(text, start)
+            yield _Found(start, end, data)
         except (ValueError, RecursionError):
-            place += 1
-        place = text.find("{", place)
+            pass
+        start = text.find("{", end)
 
 
 def tidied(data: JsonObject, schema: JsonObject) -> tuple[JsonObject, list[str]]:

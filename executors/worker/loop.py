@@ -59,6 +59,7 @@ class Loop:
         self._reminders = 0
         self._over: BudgetReached | None = None
         self._made: dict[str, Function] = {}
+        self._calls_natively = False
 
     @property
     def over_budget(self) -> str | None:
@@ -101,8 +102,7 @@ class Loop:
         self.room.took(request, reply)
         if reply.finish == "refusal":
             return Ended(self.log, problem=f"model {reply.model} refused to go on", may_retry=False)
-        self.talk.take(reply)
-        uses = uses_of(reply, self.brief.ending.name)
+        uses = self._taken_in(reply)
         if not uses:
             return await self._without_call(reply)
         self._reminders = 0
@@ -213,9 +213,15 @@ class Loop:
         return None
 
     async def _submitted(self, reply: ModelReply) -> JsonObject | None:
-        self.talk.take(reply)
-        handed_in = [use for use in uses_of(reply, self.brief.ending.name) if use.name == self.brief.ending.name]
+        handed_in = [use for use in self._taken_in(reply) if use.name == self.brief.ending.name]
         return await self._taken(handed_in, reply) if handed_in else None
+
+    def _taken_in(self, reply: ModelReply) -> list[Use]:
+        """What the reply uses, once it stands in the history."""
+        self.talk.take(reply)
+        is_native = self._calls_natively and self._style == STYLES[0]
+        self._calls_natively = self._calls_natively or bool(reply.uses)
+        return uses_of(reply, self.brief.ending.name, calls_natively=is_native)
 
     async def _taken(self, uses: list[Use], reply: ModelReply) -> JsonObject:
         """What was handed in first; the history tells of fields that nobody knows and nobody will read."""

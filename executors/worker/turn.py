@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from downstream.json_shape import is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.models.replies import ReplyErrors, objects_in, read_object
+from downstream.models.replies import ReplyErrors, objects_at_end, read_object
 from downstream.nesting import TOO_DEEP, too_deep
 from journal.values import JsonObject
 
@@ -27,12 +27,19 @@ class Use:
     problem: str | None = None
 
 
-def uses_of(reply: ModelReply, ending: str) -> list[Use]:
-    """The functions used, in order, none where the reply is prose; of JSON in the text the first that says one."""
+def uses_of(reply: ModelReply, ending: str, *, calls_natively: bool = False) -> list[Use]:
+    """The functions used, in order, none where the reply is prose; of JSON that the text ends with the first use.
+
+    Foreign text may be quoted in a reply, calls and verdicts with it. So of a model that `calls_natively` only the end
+    is taken from text, and only where there is no word beside it.
+    """
     if reply.uses:
         return [_flat(_read(use.name, use.arguments, use)) for use in reply.uses]
-    written = (_written(data, ending) for data in objects_in(reply.text))
-    return [_flat(use) for use in written if use is not None][:1]
+    bare = objects_at_end(reply.text, alone=True)
+    objects = bare if calls_natively else objects_at_end(reply.text)
+    written = (_written(data, ending, is_bare=bool(bare)) for data in objects)
+    uses = [use for use in written if use is not None and (use.name == ending or not calls_natively)]
+    return [_flat(use) for use in uses[:1]]
 
 
 def _flat(use: Use) -> Use:
@@ -41,7 +48,7 @@ def _flat(use: Use) -> Use:
     return replace(use, arguments={}, problem=f"the arguments of {use.name}: {TOO_DEEP}")
 
 
-def _written(data: JsonObject, ending: str) -> Use | None:
+def _written(data: JsonObject, ending: str, *, is_bare: bool) -> Use | None:
     name = data.get("tool") or data.get("name")
     inside = next((data[key] for key in _INSIDE if key in data), None)
     if isinstance(name, str) and (inside is not None or "tool" in data):
@@ -50,14 +57,14 @@ def _written(data: JsonObject, ending: str) -> Use | None:
         return Use(name, inside if is_object(inside) else {})
     if len(data) == 1 and is_object(inner := data.get(ending)):
         return Use(ending, inner)
-    return Use(ending, data) if _is_handed_in(data, ending) else None
+    return Use(ending, data) if _is_handed_in(data, ending, is_bare=is_bare) else None
 
 
-def _is_handed_in(data: JsonObject, ending: str) -> bool:
-    """Whether bare JSON is what ends a loop: much else that a model may quote has a status."""
+def _is_handed_in(data: JsonObject, ending: str, *, is_bare: bool) -> bool:
+    """Whether JSON without a name is what ends a loop: much else that a model may quote has a status."""
     if ending == SUBMIT_REVIEW.name:
         return "accepted" in data
-    is_known = str(data.get("status")).strip().lower() in STATUSES
+    is_known = is_bare and str(data.get("status")).strip().lower() in STATUSES
     return "status" in data and (is_known or "summary" in data or "findings" in data)
 
 
