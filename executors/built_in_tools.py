@@ -107,7 +107,15 @@ class _Searching(BaseModel):
     limit: Annotated[int, Field(ge=1, le=50), _or_default(10)] = 10
 
 
-async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple[Opened, str]:
+@dataclass(frozen=True)
+class Part:
+    """What was asked for of an artifact, as a model is shown it; `is_empty` where nothing stands there."""
+
+    text: str
+    is_empty: bool
+
+
+async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple[Opened, Part]:
     """The artifact and the part of it that was asked for. Raises ReferenceMissing."""
     reading = _parsed(_Reading, arguments)
     opened = await artifacts.open(reading.artifact_id.strip().strip("[]"))
@@ -116,7 +124,7 @@ async def read_artifact(arguments: JsonObject, artifacts: OwnArtifacts) -> tuple
     return opened, await anyio.to_thread.run_sync(_part, opened, reading)
 
 
-def _part(opened: Opened, reading: _Reading) -> str:
+def _part(opened: Opened, reading: _Reading) -> Part:
     if reading.path:
         text = _shown(opened, reading.path)
     elif opened.text is None:
@@ -193,16 +201,18 @@ def _parsed(model: type[Model], arguments: Json) -> Model:
         raise WrongArguments(f"the arguments do not fit: {wrong}") from None
 
 
-def _piece(text: str, start: int, length: int) -> str:
+def _piece(text: str, start: int, length: int) -> Part:
     piece = text[start : start + min(length, _PIECE)]
-    return f"characters {start} to {start + len(piece)} of {len(text)}\n{piece}"
+    told = f"characters {start} to {start + len(piece)} of {len(text)}\n{piece}"
+    return Part(told, is_empty=not piece.strip())
 
 
-def _hits(text: str, wanted: str) -> str:
+def _hits(text: str, wanted: str) -> Part:
     places = _places(text, wanted)
     lines = [f"at {at}: …{_line(text, at, len(wanted))}…" for at in places[:_HITS]]
     more = "" if len(places) < _COUNTED else " or more"
-    return "\n".join([f"{len(places)} places{more}, {len(lines)} shown", *lines])
+    told = "\n".join([f"{len(places)} places{more}, {len(lines)} shown", *lines])
+    return Part(told, is_empty=not places)
 
 
 def _places(text: str, wanted: str) -> list[int]:

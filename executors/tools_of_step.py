@@ -38,6 +38,11 @@ class StepTools:
             return self.names[written]
         return written if written in self.full_names else None
 
+    def lacking(self, listed: Sequence[str] | None) -> list[str]:
+        """What a step lists of which there was no tool as it began."""
+        own = self.names.items()
+        return [each for each in listed or () if not any(_names(each, full, wire) for wire, full in own)]
+
     def to_json(self) -> Json:
         return dict(self.names)
 
@@ -81,7 +86,7 @@ def tools_of_step(listed: Sequence[str] | None, worker: WorkerSettings, tools: I
     own = tools_of_worker(worker, tools)
     if listed is None:
         return own
-    return [tool for tool in own if any(_names(written, tool) for written in listed)]
+    return [tool for tool in own if any(_names(written, tool.full_name, tool.wire) for written in listed)]
 
 
 def servers_to_read(worker: WorkerSettings, tools: Iterable[Tool], known: Sequence[Tool]) -> list[str]:
@@ -94,8 +99,8 @@ def servers_to_read(worker: WorkerSettings, tools: Iterable[Tool], known: Sequen
     return [tool.server for tool in tools_of_worker(free, filter(None, readings))]
 
 
-def _names(written: str, tool: Tool) -> bool:
-    return written in (tool.full_name, tool.wire) or matches(_full_name(written), tool.full_name)
+def _names(written: str, full_name: str, wire: str) -> bool:
+    return written in (full_name, wire) or matches(_full_name(written), full_name)
 
 
 def _full_name(written: str) -> str:

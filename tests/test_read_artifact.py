@@ -24,7 +24,7 @@ async def kept(bench: Bench, content: bytes, media_type: str = "application/json
 
 async def read(bench: Bench, handle: str, **arguments: Any) -> str:
     owned = OwnArtifacts(await bench.drive(), ["study"])
-    return (await read_artifact({"artifact_id": handle} | arguments, owned))[1]
+    return (await read_artifact({"artifact_id": handle} | arguments, owned))[1].text
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,9 @@ async def _checked(step: WorkerStep, loop: Loop, ended: Ended) -> Checked | None
         return None
     log = ended.log
     gave = {call: end.text for call, end in log.citable.items()}
-    had_tools = bool(loop.tools.names)
-    expected = Expected(log.citable, had_tools=had_tools, output=step.output, errors=log.errors, gave=gave)
+    gone = loop.tools.lacking(step.tools)
+    had_tools = bool(loop.tools.names or gone)
+    expected = Expected(log.citable, had_tools=had_tools, output=step.output, errors=log.errors, gave=gave, gone=gone)
     checked = check_report(ended.submission, expected)
     if ended.problem is not None:
         checked = replace(checked, problems=(ended.problem, *checked.problems))

@@ -32,6 +32,9 @@ from .brief import Brief
 from .call_log import CallLog, server_of
 from .turn import Use
 
+_MOST_OUTSIDE = 20
+"""Of the tools that a worker asked for in vain, so many are told."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -129,9 +132,11 @@ class WorkerCalls:
         return use.name not in names and self.tools.full_name(use.name) is None
 
     async def _tell_outside(self, use: Use) -> None:
-        """Have the run's readers see what was asked for; the worker may go on, as nothing was sent."""
+        """Have the run's readers see what was asked for, each tool once; the worker may go on, as nothing was sent."""
         tool = find_tool(use.name, self.equipment.catalogue.tools())
         name = tool.full_name if tool is not None else quoted(use.name, 60)
+        if name in self.log.outside or len(self.log.outside) == _MOST_OUTSIDE:
+            return
         self.log.outside[name] = None
         step, role = self.brief.place.step, self.brief.role
         await self.journal.warn(
@@ -173,11 +178,12 @@ class WorkerCalls:
         async def make() -> Json:
             call = self.journal.world.new_id("c")
             if use.name == READ_ARTIFACT.name:
-                opened, text = await read_artifact(use.arguments, self.artifacts)
-                value = Value(text, opened.artifact.label)
-            else:
-                found, text = search_tools(use.arguments, self.tools.definitions)
-                value = Value([tool.wire for tool in found], frozenset({"config"}))
+                opened, part = await read_artifact(use.arguments, self.artifacts)
+                value = Value(part.text, opened.artifact.label)
+                # An empty look shows nothing, so that no finding rests on it.
+                return Called(call, use.name, True, value, part.text, empty=part.is_empty).to_json()
+            found, text = search_tools(use.arguments, self.tools.definitions)
+            value = Value([tool.wire for tool in found], frozenset({"config"}))
             return Called(call, use.name, True, value, text).to_json()
 
         return Called.from_json(await self.journal.memo(key, self.brief.row(use.name), make))

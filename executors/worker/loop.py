@@ -26,7 +26,7 @@ from .call_log import CallLog
 from .calls import WorkerCalls, waiting_in
 from .conversation import Conversation, function_of
 from .room import Room
-from .turn import Use, uses_of
+from .turn import Use, speaks_of_use, uses_of
 
 MANY_TOOLS = 30
 """A worker with more tools is shown a short list and searches for the others."""
@@ -130,10 +130,14 @@ class Loop:
         return None
 
     async def _without_call(self, reply: ModelReply) -> Ended | None:
-        """Remind a model that wrote prose; the second time, ask it in the next way."""
+        """Remind a model that wrote prose; the second time, ask it in the next way.
+
+        At once where a call stands in the prose and its server can hold it to one.
+        """
         self._turn += 1
         self._reminders += 1
-        if self._reminders >= _REMINDERS:
+        may_hold = self.talk.by_grammar and self._style == STYLES[0]
+        if self._reminders >= _REMINDERS or (may_hold and speaks_of_use(reply, self.brief.ending.name)):
             self._reminders = 0
             if not await self._climb_down():
                 return Ended(self.log, problem=f"model {reply.model} never called a tool and never reported")

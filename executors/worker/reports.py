@@ -17,7 +17,8 @@ from .output_schema import schema_errors
 
 ReportStatus = Literal["done", "partial", "blocked", "failed"]
 STATUSES: tuple[ReportStatus, ...] = get_args(ReportStatus)
-_SUMMARY, _CLAIM = 1_200, 2_000
+_SUMMARY, _CLAIM, _SUGGESTION = 1_200, 2_000, 300
+_SUGGESTIONS = 10
 _COPIED = 12
 """So many characters that a claim and an error have in common are no chance."""
 _FALSE = frozenset({"false", "no", "0"})
@@ -28,7 +29,8 @@ _PERCENT = re.compile(r"(.*?)\s*%", re.DOTALL)
 class Expected:
     """What a report is held against: the calls that may be cited, whether there were tools, and the step's output.
 
-    `errors` is what calls said that failed: no finding, whatever it cites, unless a call `gave` the same.
+    `errors` is what calls said that failed: no finding, whatever it cites, unless a call `gave` the same. `gone` are
+    tools of the step that were not there.
     """
 
     citable: Collection[str]
@@ -36,6 +38,7 @@ class Expected:
     output: JsonObject | None = None
     errors: tuple[str, ...] = ()
     gave: Mapping[str, str] = field(default_factory=dict[str, str])
+    gone: Collection[str] = ()
 
     def bear_out(self, claim: str, cited: Collection[str]) -> bool:
         """Whether these calls may bear the claim out; not where it is the text of an error and none of them said so."""
@@ -75,7 +78,7 @@ def check_report(submitted: JsonObject, expected: Expected) -> Checked:
         findings=findings,
         data=_data(submitted, problems),
         confidence=_confidence(submitted.get("confidence")),
-        suggestions=tuple(filter(None, map(_text, _list(submitted.get("suggestions"))))),
+        suggestions=tuple(_suggestions(submitted.get("suggestions"))),
         plan_holds=str(submitted.get("plan_holds", True)).strip().lower() not in _FALSE,
     )
     if status == "done":
@@ -111,7 +114,8 @@ def _undone(report: Report, expected: Expected) -> list[str]:
         there = (
             f"the calls that gave something are {', '.join(expected.citable)}" if expected.citable else "no call did"
         )
-        problems.append(f"findings: none of them cites a call of yours that gave something; {there}")
+        gone = f"; not there any more: {', '.join(expected.gone)}" if expected.gone else ""
+        problems.append(f"findings: none of them cites a call of yours that gave something; {there}{gone}")
     return problems
 
 
@@ -138,6 +142,11 @@ def _findings(written: Json, expected: Expected, problems: list[str]) -> tuple[F
         valid = tuple(dict.fromkeys(call for call in cited if call in expected.citable))
         findings.append(Finding(claim=cut(claim, _CLAIM), evidence=valid, supported=expected.bear_out(claim, valid)))
     return tuple(findings)
+
+
+def _suggestions(written: Json) -> list[str]:
+    """They stand before the reviser, who reads no foreign text at length."""
+    return [cut(text, _SUGGESTION) for item in _list(written)[:_SUGGESTIONS] if (text := _text(item))]
 
 
 def _plain(text: str) -> str:

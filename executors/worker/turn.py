@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from downstream.json_shape import is_object
 from downstream.model_port import FunctionUse, ModelReply
-from downstream.models.replies import ReplyErrors, objects_at_end, read_object
+from downstream.models.replies import ReplyErrors, objects_at_end, objects_in, read_object
 from downstream.nesting import TOO_DEEP, too_deep
 from journal.values import JsonObject
 
@@ -40,6 +40,11 @@ def uses_of(reply: ModelReply, ending: str, *, calls_natively: bool = False) -> 
     written = (_written(data, ending, is_bare=bool(bare)) for data in objects)
     uses = [use for use in written if use is not None and (use.name == ending or not calls_natively)]
     return [_flat(use) for use in uses[:1]]
+
+
+def speaks_of_use(reply: ModelReply, ending: str) -> bool:
+    """Whether a function is written down in the text somewhere, quoted or meant."""
+    return any(_written(data, ending, is_bare=False) for data in objects_in(reply.text))
 
 
 def _flat(use: Use) -> Use:
