@@ -11,8 +11,8 @@ from .contract import Outcome
 from .findings import every_finding
 from .job import AnyJob, under_limits
 
-REJECTED = "the reviewer rejected the report"
-"""How the problem of an outcome begins whose findings the evidence did not bear out."""
+_SAID_REJECTED = "the reviewer rejected the report"
+"""How the problem of a rejected report begins in rows of earlier releases, which say it in no other way."""
 OWN_WORD = "the worker reports that it is"
 """How the problem of an outcome begins where its report is no success by its own word."""
 
@@ -22,7 +22,8 @@ class Attempt:
     """What one attempt came to. `may_retry`: it failed in a way that another attempt may mend.
 
     `over_budget`: the run's budget cut it short, so it is looked at again once a person raises that. `uncalled`: its
-    model had functions to call and called none of them. `harmless`: whatever it changed may be done again.
+    model had functions to call and called none of them. `harmless`: whatever it changed may be done again. `rejected`:
+    a reviewer found that the evidence does not bear out its findings.
     """
 
     outcome: Outcome
@@ -30,6 +31,7 @@ class Attempt:
     over_budget: bool = False
     uncalled: bool = False
     harmless: bool = False
+    rejected: bool = False
 
     @property
     def again(self) -> bool:
@@ -56,19 +58,22 @@ MakeAttempt = Callable[[Number], Awaitable[Attempt | Waiting]]
 
 async def attempts(journal: RunJournal, job: AnyJob, make: MakeAttempt, *, retries: int) -> Attempt | Waiting:
     """Make attempts until one need not or may not be made again; the outcome keeps what earlier ones found."""
-    earlier: list[Outcome] = []
-    uncalled = False
+    earlier: list[Attempt] = []
     while True:
         number = len(earlier) + 1
-        before, label = (earlier[-1].problem, earlier[-1].origins or WORST) if earlier else (None, frozenset[str]())
-        this = Number(number, f"{job.key}/attempt.{number}", before, label, uncalled)
+        this = _numbered(number, f"{job.key}/attempt.{number}", earlier[-1] if earlier else None)
         made = await _recorded(journal, job, make, this)
         if isinstance(made, Waiting):
             return made
         if not made.again or number > retries:
             return replace(made, outcome=_after(earlier, _told(made.outcome)))
-        earlier.append(made.outcome)
-        uncalled = made.uncalled
+        earlier.append(made)
+
+
+def _numbered(number: int, key: str, before: Attempt | None) -> Number:
+    if before is None:
+        return Number(number, key, None)
+    return Number(number, key, before.outcome.problem, before.outcome.origins or WORST, before.uncalled)
 
 
 async def _recorded(journal: RunJournal, job: AnyJob, make: MakeAttempt, number: Number) -> Attempt | Waiting:
@@ -95,34 +100,37 @@ def _told(outcome: Outcome) -> Outcome:
     return replace(outcome, summary=f"{wrong}; it reported: {outcome.summary}")
 
 
-def _after(earlier: list[Outcome], last: Outcome) -> Outcome:
+def _after(earlier: list[Attempt], last: Outcome) -> Outcome:
     """The last attempt's outcome with what must not be lost of those before it."""
     if not earlier:
         return last
-    found = [outcome for outcome in earlier if last.status != "succeeded" or not _is_rejected(outcome)]
-    told = "; ".join(f"attempt {number}: {outcome.problem}" for number, outcome in enumerate(earlier, 1))
+    outcomes = [attempt.outcome for attempt in earlier]
+    found = [attempt.outcome for attempt in earlier if last.status != "succeeded" or not attempt.rejected]
+    told = "; ".join(f"attempt {number}: {outcome.problem}" for number, outcome in enumerate(outcomes, 1))
     return replace(
         last,
         findings=every_finding(last.findings, *(outcome.findings for outcome in found)),
         problem=f"{last.problem} ({told})" if last.problem else None,
-        sources=tuple(dict.fromkeys(source for outcome in (*earlier, last) for source in outcome.sources)),
-        failed_calls=tuple(call for outcome in (*earlier, last) for call in outcome.failed_calls),
-        effects=tuple(call for outcome in (*earlier, last) for call in outcome.effects),
+        sources=tuple(dict.fromkeys(source for outcome in (*outcomes, last) for source in outcome.sources)),
+        failed_calls=tuple(call for outcome in (*outcomes, last) for call in outcome.failed_calls),
+        effects=tuple(call for outcome in (*outcomes, last) for call in outcome.effects),
         attempts=len(earlier) + 1,
-        label=last.label.union(*(outcome.origins for outcome in earlier)),
+        label=last.label.union(*(outcome.origins for outcome in outcomes)),
     )
 
 
-def _is_rejected(outcome: Outcome) -> bool:
-    return (outcome.problem or "").startswith(REJECTED)
+def _said_rejected(problem: str | None) -> bool:
+    return (problem or "").startswith(_SAID_REJECTED)
 
 
 def _to_json(made: Attempt) -> Json:
     row: Json = {"outcome": made.outcome.to_json(), "may_retry": made.may_retry, "over_budget": made.over_budget}
-    # Rows of earlier releases have neither; without them where there is nothing to say, theirs and ours are the same.
+    # Rows of earlier releases have none of these; left out where they say nothing new, theirs and ours are the same.
     row |= {"uncalled": True} if made.uncalled else {}
-    return row | {"harmless": True} if made.harmless and made.outcome.effects else row
+    row |= {"harmless": True} if made.harmless and made.outcome.effects else {}
+    return row if made.rejected == _said_rejected(made.outcome.problem) else row | {"rejected": made.rejected}
 
 
 def _from_json(value: Json) -> Attempt:
-    return Attempt(**(value | {"outcome": Outcome.from_json(value["outcome"])}))
+    outcome = Outcome.from_json(value["outcome"])
+    return Attempt(**({"rejected": _said_rejected(outcome.problem)} | value | {"outcome": outcome}))

@@ -8,7 +8,7 @@ from downstream.model_port import Place
 from journal.run_journal import RunJournal
 from journal.values import JsonObject, Label
 
-from .attempts import REJECTED, Attempt, Number
+from .attempts import Attempt, Number
 from .contract import Outcome
 from .findings import without_support
 from .job import Equipment, Job
@@ -22,6 +22,8 @@ from .worker.handing_in import SUBMIT_REVIEW
 from .worker.loop import open_loop
 
 _PROBLEMS = 600
+_NO_PROBLEM = frozenset({"", "none", "no", "n/a", "nothing", "no problem", "no problems"})
+"""What is written into the list of problems where there is none."""
 
 
 @dataclass(frozen=True)
@@ -42,29 +44,29 @@ async def reviewed(
     if isinstance(ended, Waiting):
         return ended
     submission = ended.submission
-    if submission is not None and _accepted(submission) is None:
-        submission = await loop.once_more("- accepted: must be true or false")
+    if submission is not None and (unclear := _unclear(submission)) is not None:
+        submission = await loop.once_more(f"- accepted: {unclear}") or submission
     verdict = None if submission is None else _accepted(submission)
     if submission is None or verdict is None:
         limit = loop.over_budget or ended.limit
         why = ended.problem or (f"stopped at its limit: {limit}" if limit else "no verdict was handed in")
         unreviewed = replace(attempt.outcome, status="partial", problem=f"the report was not reviewed: {why}")
         return Attempt(replace(unreviewed, limit=limit), over_budget=loop.over_budget is not None)
-    return attempt if verdict else _rejected(attempt, submission, read=ended.log.read)
+    is_borne_out = verdict and not _problems(submission)
+    return attempt if is_borne_out else _rejected(attempt, submission, read=ended.log.read)
 
 
 def _rejected(attempt: Attempt, submission: JsonObject, *, read: Label) -> Attempt:
-    written = submission.get("problems")
-    said = "; ".join(map(str, written)) if is_array(written) else str(written or "no reason was given")
+    said = "; ".join(_problems(submission)) or "no reason was given"
     outcome = replace(
         attempt.outcome,
         status="failed",
         value=None,
         findings=without_support(attempt.outcome.findings),
-        problem=f"{REJECTED}: {quoted(said, _PROBLEMS)}",
+        problem=f"the reviewer rejected the report: {quoted(said, _PROBLEMS)}",
         label=attempt.outcome.origins | read,
     )
-    return replace(attempt, outcome=outcome)
+    return replace(attempt, outcome=outcome, rejected=True)
 
 
 def _brief(equipment: Equipment, job: Job[WorkerStep], outcome: Outcome, under: Under) -> Brief:
@@ -106,6 +108,22 @@ def _first_message(job: Job[WorkerStep], outcome: Outcome, under: Under) -> str:
     if data is not None:
         parts.append(f"Data that is handed on:\n{wrapped(shown(data), origin='worker')}")
     return "\n\n".join([*parts, "Evidence:", *results])
+
+
+def _unclear(submission: JsonObject) -> str | None:
+    """Why a verdict has to be said again, if it has to."""
+    accepted = _accepted(submission)
+    if accepted is None:
+        return "must be true or false"
+    if accepted and _problems(submission):
+        return "is true, and yet problems are listed; it is false if one stands, else leave them out"
+    return None
+
+
+def _problems(submission: JsonObject) -> list[str]:
+    written = submission.get("problems")
+    said = [str(each) for each in (written if is_array(written) else [written]) if each is not None]
+    return [each for each in said if each.strip().rstrip(".").lower() not in _NO_PROBLEM]
 
 
 def _accepted(submission: JsonObject) -> bool | None:

@@ -153,6 +153,11 @@ async def test_as_many_calls_run_at_once_as_the_settings_allow(tmp_path: Path, s
             toys.bad("hang"),
             "it did not answer within 1.5 s; try it on its own, or raise server_options.ill.start_timeout",
         ),
+        (
+            ["/bin/sh", "-c", "echo fetching 1 of 3 >&2; echo fetching 2 of 3 >&2; cat >/dev/null"],
+            "it did not answer within 1.5 s; try it on its own, or raise server_options.ill.start_timeout; "
+            'it said: "fetching 1 of 3 / fetching 2 of 3"',
+        ),
         (["no-such-command"], "command 'no-such-command' was not found; install it or give its full path"),
         (["/bin/sh", "-c", "exit 3"], f'{ENDED}; it said: "exit code 3"'),
         (
@@ -163,7 +168,17 @@ async def test_as_many_calls_run_at_once_as_the_settings_allow(tmp_path: Path, s
         (["uvx", "steprelay", "serve"], "it is steprelay itself; take it out of mcpServers"),
         (odd("named", "steprelay"), "it is steprelay itself; take it out of mcpServers"),
     ],
-    ids=["exits", "hangs", "not there", "silent", "npm", "ourselves", "ourselves by uvx", "ourselves by name"],
+    ids=[
+        "exits",
+        "hangs",
+        "hangs in words",
+        "not there",
+        "silent",
+        "npm",
+        "ourselves",
+        "ourselves by uvx",
+        "ourselves by name",
+    ],
 )
 async def test_a_server_that_cannot_be_used_says_why_and_nothing_was_sent(command: list[str], reason: str) -> None:
     async with open_pool([stdio("ill", command, start_timeout=1.5)], WORLD) as pool:

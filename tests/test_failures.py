@@ -2,9 +2,10 @@
 
 import pytest
 from mcp import MCPError
+from tool_connections import stdio
 
 from downstream.servers.exchange import Exchange
-from downstream.servers.failures import AnsweredBadly, CallFailed, ServerUnavailable, explain, why_not_open
+from downstream.servers.failures import AnsweredBadly, CallFailed, ServerUnavailable, explain, no_answer, why_not_open
 
 SENT = Exchange(sent=True)
 CLOSED = MCPError(-32000, "Connection closed")
@@ -91,3 +92,28 @@ def test_an_answer_that_is_an_error_or_does_not_fit_means_that_the_call_ran(
 )
 def test_why_a_server_cannot_be_opened_is_said_in_a_line(error: Exception, said: str, reason: str) -> None:
     assert why_not_open(error, said=said) == reason
+
+
+RAISE = "raise server_options.shop.start_timeout"
+FETCHING = "it did not answer within 30 s; it may still be fetching what it runs; "
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "reason"),
+    [
+        ("node", ["server.js"], f"it did not answer within 30 s; try it on its own, or {RAISE}"),
+        (
+            "npx",
+            ["-y", "@shop/mcp@1", "--key=s3cret"],
+            f"{FETCHING}run it once by hand: `npx -y @shop/mcp@1`, or {RAISE}",
+        ),
+        ("/opt/bin/uvx", ["shop-mcp"], f"{FETCHING}run it once by hand: `uvx shop-mcp`, or {RAISE}"),
+        ("npx.cmd", ["--registry", "x", "shop"], f"{FETCHING}run its command once by hand, or {RAISE}"),
+        ("uvx", ["git+https://me:s3cret@127.0.0.1/shop"], f"{FETCHING}run its command once by hand, or {RAISE}"),
+        ("bunx", [], f"{FETCHING}run its command once by hand, or {RAISE}"),
+    ],
+)
+def test_a_server_that_was_waited_for_in_vain_names_the_time_and_the_way_out(
+    command: str, args: list[str], reason: str
+) -> None:
+    assert no_answer(stdio("shop", [command, *args])).reason == reason

@@ -1,11 +1,11 @@
 """Whatever a tool server wrote as its schema: a check by it ends soon, in words, and never breaks a step."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from counted_work import at_most
 from gate_case import Server, call, open_runs, tool
 
 from downstream.door import Arguments, Refused
@@ -16,9 +16,18 @@ from downstream.models.schema_parts import at_pointer
 from journal.values import Json, JsonObject
 from planner.arguments import argument_errors as literal_errors
 
-SECONDS = 60
-"""Of the processor, also where tests are traced, which takes several times as long."""
+CALLS = 20_000_000
+"""Of functions, in one check: each visit of a keyword takes some thirty, and there are 300,000 visits at most."""
 USED_UP = "the server's schema for this tool cannot be used ("
+TOO_MANY, TOO_SLOW, TOO_LONG, LEFT_OVER = (
+    f"{USED_UP}it is too complicated: {why}"
+    for why in (
+        "there are too many ways in which the data might fit)",
+        "it would take too long to match its patterns)",
+        "it has 300019 characters)",
+        "patterns decide which properties are left over)",
+    )
+)
 
 
 def doubling(levels: int) -> JsonObject:
@@ -34,36 +43,49 @@ def one(schema: Json) -> JsonObject:
 
 
 OBJECTS: Json = [{"n": number} for number in range(8_000)]
-HOSTILE: dict[str, tuple[JsonObject, JsonObject]] = {
-    "a pattern": (one({"pattern": "^(a|a)*$"}), {"x": "a" * 40 + "b"}),
-    "the name of a pattern": ({"patternProperties": {"^(a|a)*$": {}}}, {"a" * 40 + "b": 1}),
+HOSTILE: dict[str, tuple[JsonObject, JsonObject, str]] = {
+    "a pattern": (one({"pattern": "^(a|a)*$"}), {"x": "a" * 40 + "b"}, TOO_SLOW),
+    "the name of a pattern": ({"patternProperties": {"^(a|a)*$": {}}}, {"a" * 40 + "b": 1}, TOO_SLOW),
     "a pattern for what is left": (
         {"additionalProperties": False, "patternProperties": {"^(a|a)*$": {}}},
         {"a" * 40 + "b": 1},
+        TOO_SLOW,
     ),
     "a pattern for what is not evaluated": (
         {"unevaluatedProperties": False, "patternProperties": {"^(a|a)*$": {}}},
         {"a" * 40 + "b": 1},
+        LEFT_OVER,
     ),
-    "many patterns": (one({"allOf": [{"pattern": f"^(a|a){{22,}}{n}$"} for n in range(500)]}), {"x": "a" * 23}),
-    "an endless pattern": (one({"pattern": "a?" * 5_000}), {"x": "a"}),
-    "errors that quote all": (one({"allOf": [{"type": "integer"}] * 4_000}), {"x": "a" * 200_000}),
+    "many patterns": (
+        one({"allOf": [{"pattern": f"^(a|a){{22,}}{n}$"} for n in range(500)]}),
+        {"x": "a" * 23},
+        TOO_SLOW,
+    ),
+    "an endless pattern": (one({"pattern": "a?" * 5_000}), {"x": "a"}, TOO_SLOW),
+    "errors that quote all": (one({"allOf": [{"type": "integer"}] * 4_000}), {"x": "a" * 200_000}, "/x: 'aaaa"),
     "errors inside of alternatives": (
         one({"anyOf": [{"allOf": [{"type": "integer"}] * 4_000}]}),
         {"x": "a" * 200_000},
+        TOO_MANY,
     ),
-    "an enum for each of many": (one({"items": {"enum": [f"e{n}" for n in range(20_000)]}}), {"x": ["no"] * 5_000}),
+    "an enum for each of many": (
+        one({"items": {"enum": [f"e{n}" for n in range(20_000)]}}),
+        {"x": ["no"] * 5_000},
+        "/x/0: 'no' is not one of",
+    ),
     "a long constant": (
         one({"$defs": {}, "allOf": [{"$ref": "#/$defs/c"}] * 4_000}) | {"$defs": {"c": {"const": [[1] * 20_000]}}},
         {"x": [[1] * 20_000]},
+        TOO_MANY,
     ),
     "many properties for each of many": (
         one({"items": {"properties": {f"p{n}": True for n in range(10_000)}}}),
         {"x": [{}] * 5_000},
+        TOO_MANY,
     ),
-    "items that are not evaluated": (one({"unevaluatedItems": {"type": "integer"}}), {"x": [1] * 20_000}),
-    "ways that no keyword visits": (doubling(60), {"x": 1, "y": 2}),
-    "it is too long": ({"description": "x" * 300_000}, {}),
+    "items that are not evaluated": (one({"unevaluatedItems": {"type": "integer"}}), {"x": [1] * 20_000}, TOO_MANY),
+    "ways that no keyword visits": (doubling(60), {"x": 1, "y": 2}, TOO_MANY),
+    "it is too long": ({"description": "x" * 300_000}, {}, TOO_LONG),
 }
 
 
@@ -72,33 +94,33 @@ LONG = frozenset({"an enum for each of many", "a long constant", "many propertie
 
 
 @pytest.mark.parametrize(
-    ("schema", "data"),
+    ("schema", "data", "told"),
     [pytest.param(*each, id=name, marks=[pytest.mark.slow] if name in LONG else []) for name, each in HOSTILE.items()],
 )
-def test_a_check_ends_soon(schema: JsonObject, data: JsonObject) -> None:
-    began, arguments = time.process_time(), Arguments(data, frozenset({"plan"}))
-    errors = argument_errors(schema, data)
-    assert errors
+def test_a_check_ends_soon(schema: JsonObject, data: JsonObject, told: str) -> None:
+    arguments = Arguments(data, frozenset({"plan"}))
+    with at_most(CALLS):
+        errors = argument_errors(schema, data)
+    assert errors[0].startswith(told)
     assert sum(map(len, errors)) < 10_000
-    assert read_arguments(schema, arguments) == Reading(arguments)
-    literal_errors(replace(tool("mail.send", "write"), input_schema=schema), data, [])
-    assert time.process_time() - began < SECONDS
+    with at_most(CALLS):
+        assert read_arguments(schema, arguments) == Reading(arguments)
+    with at_most(CALLS):
+        literal_errors(replace(tool("mail.send", "write"), input_schema=schema), data, [])
 
 
 def test_a_schema_of_many_equal_parts_is_itself_read_soon() -> None:
-    began = time.process_time()
-    (error,) = argument_errors({"required": [{"n": number} for number in range(5_000)]}, {})
+    with at_most(100_000):
+        (error,) = argument_errors({"required": [{"n": number} for number in range(5_000)]}, {})
     assert error.startswith(USED_UP)
-    assert time.process_time() - began < SECONDS
 
 
 def test_whether_thousands_of_objects_differ_is_told_soon() -> None:
-    began = time.process_time()
     schema = one({"uniqueItems": True})
-    assert argument_errors(schema, {"x": OBJECTS}) == []
-    (error,) = argument_errors(schema, {"x": [*OBJECTS, {"n": 5}]})
+    with at_most(1_000_000):
+        assert argument_errors(schema, {"x": OBJECTS}) == []
+        (error,) = argument_errors(schema, {"x": [*OBJECTS, {"n": 5}]})
     assert error.startswith("/x: [{'n': 0}")
-    assert time.process_time() - began < SECONDS
 
 
 @pytest.mark.parametrize(
@@ -153,12 +175,11 @@ def test_patterns_are_bounded_also_where_nothing_else_is() -> None:
 
 
 def test_all_patterns_of_one_check_share_their_time() -> None:
-    schema, began = one({"items": {"not": {"pattern": "^(a|a)*$"}}}), time.process_time()
+    schema = one({"items": {"not": {"pattern": "^(a|a)*$"}}})
     data: JsonObject = {"x": ["a" * 15 + "b"] * 2_000}
     assert argument_errors(schema, {"x": data["x"][:1]}) == []
     with pytest.raises(TooComplicated), bounded_visits(data):
         bounded_validator(schema).is_valid(data)
-    assert time.process_time() - began < SECONDS
 
 
 def deep(levels: int) -> Json:

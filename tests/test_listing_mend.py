@@ -159,3 +159,36 @@ async def test_a_server_with_malformed_tools_is_used_without_them_and_the_run_is
     assert unnamed.startswith("tool server 'odd': its tool without a name is left out: ")
     assert mended == "tool server 'odd': what it lists of 'typeless', 'hinted' does not fit the protocol and was mended"
     assert later.warnings() == [listed, unnamed, mended]
+
+
+CUT = "a page of its list of tools has more than 5,000 tools or 200,000 parts; the rest is left out"
+
+
+@pytest.mark.parametrize(
+    ("tools", "kept"),
+    [
+        ([WELL | {"name": f"t{n}"} for n in range(6_000)], 5_000),
+        ([WELL, WELL | {"icons": [0] * 200_000}, WELL | {"name": "third"}], 1),
+    ],
+    ids=["many tools", "one of many parts"],
+)
+def test_of_a_page_that_is_too_large_the_rest_is_left_out(tools: list[Any], kept: int) -> None:
+    mender = Mender()
+    assert listed(mender, MODERN, *tools) == tools[:kept]
+    assert list(mender.notes) == [CUT]
+    assert listed(mender, MODERN, WELL) == [WELL]
+    assert list(mender.notes) == []
+
+
+def test_of_many_tools_that_cannot_be_read_twenty_are_named() -> None:
+    mender = Mender()
+    assert listed(mender, MODERN, *({"name": f"t{n}", "inputSchema": 5} for n in range(1_000)), WELL) == [WELL]
+    *named, rest = mender.notes
+    assert [note.partition(" is left out")[0] for note in named] == [f"its tool 't{n}'" for n in range(20)]
+    assert rest == "and 980 more are left out"
+
+
+def test_of_a_thousand_errors_in_a_tool_only_their_number_is_told() -> None:
+    mender = Mender()
+    assert listed(mender, MODERN, {"inputSchema": 5, "name": 3, "icons": [0] * 1_001}) == []
+    assert mender.notes == (LEFT_OUT.format("without a name", "1,003 errors"),)

@@ -28,5 +28,6 @@ def argument_errors(schema: JsonObject, arguments: JsonObject) -> list[str]:
 
 
 def _short(text: str) -> str:
-    line = escaped(text.partition("\n")[0])
+    # Cut before as well: an error may quote all of what it is about.
+    line = escaped(text.partition("\n")[0][: _LONGEST_ERROR + 1])
     return line if len(line) <= _LONGEST_ERROR else f"{line[: _LONGEST_ERROR - 1]}…"

@@ -14,8 +14,10 @@ from mcp.types import ElicitRequest, ElicitRequestParams, ElicitRequestURLParams
 from mcp_types import URL_ELICITATION_REQUIRED, ElicitationRequiredErrorData, InputResponses
 from pydantic import ValidationError
 
+from downstream.json_shape import is_array, is_object
 from downstream.questions import FormAsked, Question, Reply, UrlAsked
 from journal.errors import SteprelayError
+from journal.values import Json
 
 from .failures import CallFailed
 from .names import clean_text
@@ -72,12 +74,14 @@ def asked_in_error(server: str, error: Exception) -> AsksBack | CallFailed | Non
     """The addresses that an error of protocol 2025-11-25 wants opened first; None for any other error."""
     if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
         return None
+    data: Json = error.data
+    asked: Json = data.get("elicitations") if is_object(data) else None
+    if is_array(asked) and len(asked) > ROUNDS:
+        return _too_many(server, len(asked))
     try:
         wanted = ElicitationRequiredErrorData.model_validate(error.data, by_name=False).elicitations
     except ValidationError:
         return None
-    if len(wanted) > ROUNDS:
-        return _too_many(server, len(wanted))
     questions = {str(number): question_of(params) for number, params in enumerate(wanted)}
     return AsksBack(server, questions, None, anew=True)
 

@@ -2,20 +2,19 @@
 
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import anyio
 import httpx2
 from mcp import Client, MCPError
-from mcp.types import CallToolResult, Implementation, InputRequiredResult, RequestParamsMeta, TextContent
+from mcp.types import CallToolResult, Implementation, InputRequiredResult, TextContent
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
-from downstream.resources import READ
+from downstream.gate.schema_visits import Unusable
 from downstream.settings import ServerSettings
 from journal.errors import SteprelayError
 from journal.values import Json, JsonObject
@@ -31,16 +30,19 @@ from .failures import (
     NeedsLogin,
     NotAccepted,
     ServerUnavailable,
+    broken_promise,
     explain,
     login_reason,
+    no_answer,
     why_not_open,
 )
 from .life import Life
 from .listing import Listing
 from .listing_mend import Mender
-from .resource_read import read_resource
+from .promise import misfit
 from .results import DID_RUN, IN_SESSION
 from .session import US, Inspect, Session
+from .tool_request import Answer, request_call
 from .transports import Surroundings, open_transport
 
 log = logging.getLogger(__name__)
@@ -85,6 +87,7 @@ class Connection:
         self._around = around
         self._slots = anyio.CapacityLimiter(server.options.max_parallel)
         self._calls = OpenCalls(server.name, self._slots)
+        self._unchecked: set[str] = set()
         self._session: Session | None = None
         self._opening = _Opening()
         self._scope = anyio.CancelScope()
@@ -175,9 +178,8 @@ class Connection:
 
     async def _hold(self, opening: _Opening) -> None:
         server, life, changes, mender = self.server, Life(), Changes(), Mender()
-        seconds = server.options.start_timeout
         try:
-            with anyio.move_on_after(seconds) as self._scope:
+            with anyio.move_on_after(server.options.start_timeout) as self._scope:
                 transport = open_transport(server, self._around, life=life, on_change=changes.tell, mender=mender)
                 info = Implementation(name=US, version=version(US))
                 async with Client(
@@ -199,8 +201,7 @@ class Connection:
         finally:
             self._session = None
         if not opening.ended.is_set():
-            way_out = f"try it on its own, or raise server_options.{server.name}.start_timeout"
-            raise ServerUnavailable(server.name, f"it did not answer within {seconds:g} s; {way_out}")
+            raise no_answer(server)
 
     async def _until_lost(self, session: Session) -> None:
         async with anyio.create_task_group() as group:
@@ -243,17 +244,35 @@ class Connection:
             self._world.reach("send.leave")
             patience = Patience(timeout, caller)
             call = OpenCall(caller.desk, patience.aside)
+            work = partial(request_call, session.client.session, tool, arguments, caller=caller, patience=patience)
+            answers: list[Answer] = []
             with new_exchange(exchange), self._calls.entered(call), patience.wait():
                 try:
-                    result = await call.during(partial(_call, session, tool, arguments, caller, patience))
+                    answers.append(await call.during(work))
                 except (MCPError, ValidationError, RuntimeError) as error:
                     return self._answer_to(error, exchange, session)
-                if isinstance(result, InputRequiredResult):
-                    raise asked_in_result(self.server.name, result)
-                self._world.reach("send.answered")
-                return _marked(result, session)
-        text = f"{self.server.name}.{tool} gave no answer {patience.over}"
-        raise CallFailed(text, may_have_run=exchange.sent, late=True)
+            if not answers:
+                text = f"{self.server.name}.{tool} gave no answer {patience.over}"
+                raise CallFailed(text, may_have_run=exchange.sent, late=True)
+            (answer,) = answers
+            if isinstance(answer, InputRequiredResult):
+                raise asked_in_result(self.server.name, answer)
+            self._world.reach("send.answered")
+            return await self._checked(tool, answer, session)
+
+    async def _checked(self, tool: str, result: RawResult, session: Session) -> RawResult:
+        """The result, unless it breaks the promise of its server; one that cannot be checked is taken as it is."""
+        listed = session.listing.tool(tool)
+        try:
+            wrong = await misfit(tool, listed.output_schema if listed else None, result)
+        except Unusable as error:
+            if tool not in self._unchecked:
+                self._unchecked.add(tool)
+                log.warning(
+                    "result_unchecked", extra={"server": self.server.name, "tool": tool, "why": str(error)[:200]}
+                )
+            wrong = None
+        return _marked(result, session) if wrong is None else _made_up(broken_promise(self.server.name, wrong), session)
 
     def _answer_to(
         self, error: MCPError | ValidationError | RuntimeError, exchange: Exchange, session: Session
@@ -267,8 +286,7 @@ class Connection:
         if isinstance(meant, AsksBack):
             raise meant from error
         if isinstance(meant, AnsweredBadly):
-            said, mark = TextContent(type="text", text=str(meant)), {DID_RUN: True} if meant.did_run else {}
-            return _marked(CallToolResult(content=[said], is_error=True), session, **mark)
+            return _made_up(meant, session)
         if meant.lost:
             session.life.end()
         raise meant from error
@@ -317,25 +335,9 @@ class Connection:
         return longest * (0.5 + self._world.chance() / 2)
 
 
-async def _call(
-    session: Session, tool: str, arguments: JsonObject, caller: Caller, patience: Patience
-) -> RawResult | InputRequiredResult:
-    meta, resumed = _meta(caller.meta), caller.resumed
-    if tool == READ:
-        return await read_resource(session.client.session, arguments["uri"], meta=meta, resumed=resumed)
-    return await session.client.session.call_tool(
-        tool,
-        arguments,
-        progress_callback=patience.on_progress,
-        meta=meta,
-        input_responses=resumed.responses(),
-        request_state=resumed.state,
-        allow_input_required=True,
-    )
-
-
-def _meta(meta: Mapping[str, Json] | None) -> RequestParamsMeta | None:
-    return cast("RequestParamsMeta", dict(meta)) if meta else None
+def _made_up(meant: AnsweredBadly, session: Session) -> RawResult:
+    said, mark = TextContent(type="text", text=str(meant)), {DID_RUN: True} if meant.did_run else {}
+    return _marked(CallToolResult(content=[said], is_error=True), session, **mark)
 
 
 def _marked(result: RawResult, session: Session, **marks: Json) -> RawResult:

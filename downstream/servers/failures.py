@@ -1,6 +1,8 @@
 """How a tool call can go wrong on the way, and what that says about whether it ran."""
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 from mcp import MCPError
@@ -17,6 +19,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from downstream.settings import ServerSettings
 from journal.errors import SteprelayError
 
 from .exchange import Exchange
@@ -24,10 +27,14 @@ from .names import clean_text
 
 LINE_TOO_LONG = "it sent a line of more than 8 MiB"
 """What the reader of a child process says in place of a message that is too long."""
+TOO_MANY_PARTS = "it sent an answer of more than 20,000 parts"
+"""What is said in place of an answer of which the SDK is to read none."""
 
 _QUOTED = 400
 _TOLD = 120
 """So many characters of a server's own words stand in a sentence of ours."""
+_FETCHING = ("npx", "bunx", "uvx")
+_PLAIN_OPTIONS = ("-y", "--yes", "-q", "--quiet")
 _LOST_SESSION = ("Session not found", "Session terminated")
 _ASKING = (MISSING_REQUIRED_CLIENT_CAPABILITY, URL_ELICITATION_REQUIRED)
 _REFUSING = {
@@ -105,7 +112,12 @@ def explain(
         )
     if isinstance(error, MCPError):
         return _refused(server, error, exchange) or _answered(server, error, exchange)
-    text = f"{server} ran the call, but its answer does not fit what it promised: {_words(error)}"
+    return broken_promise(server, str(error))
+
+
+def broken_promise(server: str, how: str) -> AnsweredBadly:
+    """An answer that does not fit the protocol, or the tool's own schema."""
+    text = f"{server} ran the call, but its answer does not fit what it promised: {_clean(how)}"
     return AnsweredBadly(text, did_run=True)
 
 
@@ -122,14 +134,34 @@ def why_not_open(error: BaseException, *, said: str) -> str:
     return f"{reason}; it said: {_quoted(said)}" if said else reason
 
 
+def no_answer(server: ServerSettings) -> ServerUnavailable:
+    """A server that was given up before it could be used."""
+    raise_it = f"raise server_options.{server.name}.start_timeout"
+    way_out = f"try it on its own, or {raise_it}"
+    if (command := Path(server.command or "").stem) in _FETCHING:
+        way_out = f"it may still be fetching what it runs; {_by_hand(command, server.args)}, or {raise_it}"
+    return ServerUnavailable(server.name, f"it did not answer within {server.options.start_timeout:g} s; {way_out}")
+
+
+def _by_hand(command: str, args: Sequence[str]) -> str:
+    """How to run it once. Only the name of the package is repeated: in any other argument there may be a secret."""
+    for place, word in enumerate(args):
+        if not word.startswith("-"):
+            if "://" in word:
+                break
+            return f"run it once by hand: `{' '.join([command, *args[: place + 1]])[:_TOLD]}`"
+        if word not in _PLAIN_OPTIONS:
+            break
+    return "run its command once by hand"
+
+
 def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | AnsweredBadly:
     words, status = _words(error), exchange.status or 0
     if exchange.broken or status >= 500 or error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
         return CallFailed(f"{server} broke off before it answered: {words}", may_have_run=True)
     if error.code in (METHOD_NOT_FOUND, INVALID_PARAMS) or (error.code == INVALID_REQUEST and not 0 < status < 300):
         return CallFailed(f"{server} did not take the call: {words}", may_have_run=False)
-    if exchange.too_long or (error.code, error.message) == (PARSE_ERROR, LINE_TOO_LONG):
-        what = "an answer of more than 16 MiB" if exchange.too_long else "a line of more than 8 MiB"
+    if (what := _unread(error, exchange)) is not None:
         text = f"{server} ran the call, but sent {what}, which was not read; ask it for less at once"
         return AnsweredBadly(text, did_run=True)
     if error.code == PARSE_ERROR:
@@ -139,6 +171,14 @@ def _answered(server: str, error: MCPError, exchange: Exchange) -> CallFailed | 
     if error.code == INVALID_REQUEST or status >= 400:
         return CallFailed(f"{server} gave no answer to the call: {words}", may_have_run=True)
     return AnsweredBadly(f"{server} answered with an error: {words}")
+
+
+def _unread(error: MCPError, exchange: Exchange) -> str | None:
+    """What was not read of an answer for its size."""
+    if exchange.too_long:
+        return "an answer of more than 16 MiB"
+    said = {LINE_TOO_LONG: "a line of more than 8 MiB", TOO_MANY_PARTS: "an answer of more than 20,000 parts"}
+    return said.get(error.message) if error.code == PARSE_ERROR else None
 
 
 def _refused(server: str, error: MCPError, exchange: Exchange) -> CallFailed | None:
@@ -172,4 +212,9 @@ def _quoted(text: str) -> str:
 
 
 def _words(error: BaseException) -> str:
-    return clean_text(str(error))[:_QUOTED]
+    return _clean(str(error))
+
+
+def _clean(text: str) -> str:
+    # Cut before as well: there may be millions of characters, of which few are shown.
+    return clean_text(text[: 10 * _QUOTED])[:_QUOTED]

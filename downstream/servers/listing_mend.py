@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from downstream.json_shape import is_array, is_object
 from journal.values import Json, JsonObject
 
+from .bulk import parts_of
 from .names import clean_text
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,14 @@ _LIST = "tools/list"
 _OLDER = "2025-11-25"
 """All versions before the newer era are read by this one."""
 _OPTIONAL = ("outputSchema", "annotations", "icons", "execution", "title", "_meta")
+_WANTED = ("resultType", "ttlMs", "cacheScope")
 _NAMED, _TOLD = 80, 160
+_MOST_NOTES = 20
+_MANY_ERRORS = 1_000
+"""To tell only the first of so many would take long."""
+_MOST_TOOLS, _MOST_PARTS = 5_000, 200_000
+"""Of one page; to the SDK, each part that does not fit is an error."""
+_CUT = f"a page of its list of tools has more than {_MOST_TOOLS:,} tools or {_MOST_PARTS:,} parts; the rest is left out"
 
 
 class Mender:
@@ -31,13 +39,17 @@ class Mender:
         self._asked: dict[RequestId, str] = {}
         self._left_out: list[str] = []
         self._mended: list[str] = []
+        self._cut = False
 
     @property
     def notes(self) -> tuple[str, ...]:
+        more = len(self._left_out) - _MOST_NOTES
+        left_out = [*self._left_out[:_MOST_NOTES], *([f"and {more} more are left out"] if more > 0 else [])]
+        left_out += [_CUT] if self._cut else []
         if not self._mended:
-            return tuple(self._left_out)
+            return tuple(left_out)
         names = f"{', '.join(self._mended[:3])}{' and others' if len(self._mended) > 3 else ''}"
-        return (*self._left_out, f"what it lists of {names} does not fit the protocol and was mended")
+        return (*left_out, f"what it lists of {names} does not fit the protocol and was mended")
 
     def note(self, sent: SessionMessage) -> None:
         """A message on its way out: which answers are listings."""
@@ -45,7 +57,7 @@ class Mender:
         if isinstance(asked, JSONRPCRequest) and asked.method == _LIST:
             params: JsonObject = asked.params or {}
             if params.get("cursor") is None:
-                self._left_out, self._mended = [], []
+                self._left_out, self._mended, self._cut = [], [], False
             meta: JsonObject = params.get("_meta") or {}
             self._asked[asked.id] = meta.get(PROTOCOL_VERSION_META_KEY, _OLDER)
 
@@ -55,29 +67,45 @@ class Mender:
             return item
         version = self._asked.pop(item.message.id, None)
         result: JsonObject = item.message.result
-        if version is None or not is_array(result.get("tools")) or _problem(result, version) is None:
+        tools = result.get("tools")
+        if version is None or not is_array(tools):
             return item
-        if _problem(result | {"tools": []}, version) is not None:
-            return item
-        message = item.message.model_copy(update={"result": result | {"tools": [*self._read(result, version)]}})
-        return replace(item, message=message)
+        few = _first(tools)
+        self._cut = self._cut or len(few) < len(tools)
+        result = result | {"tools": few}
+        if _problem(result, version) is not None and _problem(result | {"tools": []}, version) is None:
+            result["tools"] = [*self._read(result, version)]
+        return replace(item, message=item.message.model_copy(update={"result": result}))
 
     def _read(self, result: JsonObject, version: str) -> Iterator[Json]:
+        # Only what the protocol wants beside the tools: a copy of all the rest for each tool could take for ever.
+        hull = {name: result[name] for name in _WANTED if name in result}
         tools: list[Json] = result["tools"]
         for tool in tools:
-            if _problem(result | {"tools": [tool]}, version) is None:
+            if _problem(hull | {"tools": [tool]}, version) is None:
                 yield tool
                 continue
             name = _shown(tool)
             ways = [_typed(tool), _bare(_typed(tool))] if is_object(tool) else []
-            fitting = [way for way in ways if _problem(result | {"tools": [way]}, version) is None]
+            fitting = [way for way in ways if _problem(hull | {"tools": [way]}, version) is None]
             if fitting:
                 self._mended.append(name)
                 yield fitting[0]
             else:
-                problem = _problem(result | {"tools": [tool]}, version)
+                problem = _problem(hull | {"tools": [tool]}, version)
                 self._left_out.append(f"its tool {name} is left out: what it lists of it cannot be read ({problem})")
                 log.debug("tool_left_out", extra={"tool": name, "problem": problem})
+
+
+def _first(tools: list[Json]) -> list[Json]:
+    """As many as are to be read of one page."""
+    few, left = list[Json](), _MOST_PARTS
+    for tool in tools[:_MOST_TOOLS]:
+        left -= parts_of(tool, at_most=left)
+        if left < 0:
+            break
+        few.append(tool)
+    return few
 
 
 def _problem(result: Mapping[str, Any], version: str) -> str | None:
@@ -85,6 +113,8 @@ def _problem(result: Mapping[str, Any], version: str) -> str | None:
     try:
         parse_server_result(_LIST, version, result)
     except ValidationError as error:
+        if (count := error.error_count()) > _MANY_ERRORS:
+            return f"{count:,} errors"
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"][2:])
         return clean_text(f"{place}: {first['msg']}".removeprefix(": "))[:_TOLD]

@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Generator
@@ -20,8 +21,21 @@ _LINES = 200
 _LINE_CHARACTERS = 2000
 _SHORT_CHARACTERS = 120
 _SETTLE_SECONDS = 0.5
-_AFTERWORDS = ("npm notice", "npm error A complete log", "npm error Log files")
-"""What npm says after it has said what is wrong."""
+_SHORT_LINES = 3
+_BETWEEN = " / "
+_NO_REASON = (
+    "npm notice",
+    "npm warn deprecated",
+    "npm error A complete log",
+    "npm error Log files",
+    "npm error 404 Note that you can also install",
+    "npm error 404 tarball, folder",
+    "Node.js v",
+    "Traceback (most recent call last)",
+)
+"""What npm, Node.js and Python say beside what is wrong."""
+_SAYS = re.compile(r"(?!npm error(?: \d+)?$).*[^\W\d_]")
+"""A line with a letter; npm also writes its prefix alone."""
 
 
 class StderrTail:
@@ -53,10 +67,16 @@ class StderrTail:
         return clean_text("\n".join(self._lines))
 
     def short(self) -> str:
-        """The last line of the server's own, else its exit code, in at most 120 characters."""
-        lines = [line.strip() for line in self.text().splitlines() if line.strip()]
-        own = [line for line in lines if not line.startswith((EXIT_CODE, *_AFTERWORDS))] or lines
-        return _cut(own[-1], _SHORT_CHARACTERS) if own else ""
+        """The last lines of the server's own that tell something, else its exit code, in at most 120 characters."""
+        lines = [line.rstrip() for line in self.text().splitlines() if line.strip()]
+        said = [line for line in lines if _SAYS.match(line) and not line.startswith((EXIT_CODE, *_NO_REASON))]
+        # Indented are places in a program, and its own lines.
+        own = [line for line in said if not line[0].isspace()] or said or lines
+        told = [_cut(own[-1].strip(), _SHORT_CHARACTERS)] if own else []
+        for line in reversed(own[-_SHORT_LINES:-1]):
+            if line.strip() not in told and len(_BETWEEN.join([line.strip(), *told])) <= _SHORT_CHARACTERS:
+                told.insert(0, line.strip())
+        return _BETWEEN.join(told)
 
     def _read(self, reading: int) -> None:
         with io.TextIOWrapper(open(reading, "rb"), encoding="utf-8", errors="replace") as stream:

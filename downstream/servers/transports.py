@@ -20,6 +20,7 @@ from mcp.shared.message import SessionMessage
 from downstream.auth.access import Access
 from downstream.settings import ServerSettings
 
+from .bulk import bounded
 from .exchange import LARGEST_ANSWER, ContainedTransport, current_exchange
 from .failures import CallFailed, ServerUnavailable
 from .life import Life
@@ -157,9 +158,10 @@ class _Watched:
 
     async def receive(self) -> Incoming:
         try:
-            while not self._sieve.keeps(item := await self._inner.receive()):
-                pass
-            return self._mender.mended(as_answer(item))
+            while True:
+                item = await self._inner.receive()
+                if self._sieve.keeps(item) and (read := bounded(as_answer(item))) is not None:
+                    return self._mender.mended(read)
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
             raise
