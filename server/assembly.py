@@ -161,11 +161,15 @@ class _Driven:
                 for text in run.options.get("warnings", ()):
                     await journal.warn(text)
                 # A run taken up in its middle asks nobody for a plan, but its steps need the tools all the same.
-                await self._catalogue.tools()
+                # Whoever cancels the run is not to wait for a server that lists nothing; the drive sees it then.
+                await watched(journal, self._learn, deadline=lambda: False)
             async with self._pool.open_run(run.id):
                 await self._drive(journal)
         finally:
             self._depths.forget(run.id)
+
+    async def _learn(self, group: TaskGroup) -> None:
+        await self._catalogue.tools()
 
 
 @dataclass(frozen=True)
