@@ -1,6 +1,5 @@
 """What is known of a tool: its definition as the server gave it, and the class that decides how careful to be."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
@@ -8,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 from journal.canonical import digest
 from journal.values import Json, JsonObject
 
-from .json_shape import is_array, is_object, leaves
+from .tool_words import Words, choices_of, prose_of
 
 ToolClass: TypeAlias = Literal["read", "egress", "write", "destructive", "unknown"]
 """What a call may do: read within the user's own data, read an open world, write, destroy, or nobody knows."""
@@ -55,7 +54,7 @@ class Tool:
     def _part(self, keyword: str, absent: Json) -> Json:
         return self.input_schema.get(keyword) or absent
 
-    # These are made once, since each call asks for them: two for its own tool, the last for all.
+    # These are made once, since each call asks for them: two for its own tool, the others for all.
     @cached_property
     def binding(self) -> str:
         """The hash of the part of the definition that a call relies on, as its server listed it."""
@@ -70,7 +69,17 @@ class Tool:
     @cached_property
     def words(self) -> str:
         """All the free text of the definition: what a model may have picked up from there."""
-        return "\n".join([self.title, self.description, *_schema_texts(self.input_schema)])
+        return "\n".join([self.title, self.description, *prose_of(self.input_schema)])
+
+    @cached_property
+    def told(self) -> Words:
+        """The free text of the definition, as it is searched for a value."""
+        return Words.of([self.title, self.description, *prose_of(self.input_schema)])
+
+    @cached_property
+    def offered(self) -> Words:
+        """The names in the definition and what it lets one choose from, as they are searched for a value."""
+        return Words.of([self.name, *choices_of(self.input_schema)])
 
 
 class Defined(Protocol):
@@ -89,11 +98,3 @@ class Defined(Protocol):
 def binding_of(tool: Defined) -> str:
     """SHA-256 over what a call relies on."""
     return digest([tool.name, tool.input_schema, tool.output_schema, tool.annotations])
-
-
-def _schema_texts(schema: Json) -> Iterator[str]:
-    parts = schema.items() if is_object(schema) else enumerate(schema) if is_array(schema) else ()
-    for key, part in parts:
-        if key in ("title", "description", "default", "examples"):
-            yield from (text for _, text in leaves(part) if isinstance(text, str))
-        yield from _schema_texts(part)

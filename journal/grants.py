@@ -10,6 +10,7 @@ from .audit import AuditLine, append_audit
 from .canonical import digest
 from .database import Database, Row, Transaction
 from .errors import SteprelayError
+from .events import NewEvent
 from .intents import NewIntent
 from .outlet import Outlet
 from .values import JsonObject
@@ -19,6 +20,10 @@ LEVEL = "person"
 """Grants are given by a person, at a terminal or on the page, and never stand for more than that."""
 
 _IS_LEFT = "used = 0 AND (SELECT SUM(used) FROM grants AS every WHERE every.id = grants.id) < uses"
+
+
+NOT_COVERED = "a grant for this step does not cover it: "
+"""How the reason begins why a call is asked about although its step has a grant."""
 
 
 class GrantSpent(SteprelayError):
@@ -97,6 +102,40 @@ def use_leave(tx: Transaction, run: Row, intent: NewIntent, *, at: float) -> boo
         f"UPDATE grants SET used = 1, used_at = ?, call = ? WHERE run = ? AND id = ? AND expires_at > ? AND {_IS_LEFT}"
     )
     return tx.change(sql, (at, intent.call, run["id"], intent.grant, at)) == 1
+
+
+def unused_text(step: str, tool: str, why: str) -> str:
+    """The warning of a grant that does nothing."""
+    return f"the grant for step {step!r} ({tool}) is not used: {why}"
+
+
+def tell_unused(tx: Transaction, run_id: str) -> list[NewEvent]:
+    """Add a warning to the run, which ends, for each grant that it has not used; returns their events."""
+    unused = tx.rows("SELECT step, tool FROM grants WHERE run = ? AND used = 0 ORDER BY rowid", (run_id,))
+    if not unused:
+        return []
+    said = [{"step": row["step"], "tool": row["tool"], "why": _why_unused(tx, run_id, row["step"])} for row in unused]
+    texts = [unused_text(each["step"], each["tool"], each["why"]) for each in said]
+    known: list[str] = json.loads(tx.rows("SELECT warnings FROM runs WHERE id = ?", (run_id,))[0]["warnings"])
+    # A grant that was found unfit at the start was told of in the same words.
+    warnings = list(dict.fromkeys((*known, *texts)))
+    tx.change("UPDATE runs SET warnings = ? WHERE id = ?", (json.dumps(warnings), run_id))
+    return [
+        NewEvent("warning", {"text": text, "grant": each}, step=each["step"])
+        for text, each in zip(texts, said, strict=True)
+    ]
+
+
+def _why_unused(tx: Transaction, run_id: str, step: str) -> str:
+    asked = tx.rows("SELECT reasons FROM actions WHERE run = ? AND step = ? ORDER BY rowid", (run_id, step))
+    for row in asked:
+        for reason in json.loads(row["reasons"]):
+            if reason.startswith(NOT_COVERED):
+                return str(reason.removeprefix(NOT_COVERED))
+    if tx.row("SELECT 1 FROM steps WHERE run = ? AND id = ? AND started_at IS NOT NULL", (run_id, step)) is None:
+        return "its step was not begun"
+    free = "SELECT 1 FROM intents WHERE run = ? AND step = ? AND action IS NULL"
+    return "its call needed no leave" if tx.row(free, (run_id, step)) is not None else "its step made no such call"
 
 
 def drop_grants(tx: Transaction, run_id: str) -> None:

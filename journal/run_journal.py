@@ -23,7 +23,7 @@ from .canonical import digest
 from .database import Row, Transaction
 from .errors import Fenced, KeyReused, MemoMismatch, SteprelayError
 from .events import NewEvent, append_event
-from .grants import Grants, use_leave
+from .grants import Grants, tell_unused, use_leave
 from .intents import Intent, IntentState, NewIntent, end_intent, get_intent, insert_intent, intents_of, same_effect
 from .known import KnownKeys
 from .ledger import NOTHING_SPENT, Limits, Reservation, Spent, Usage, release, reserve, settle, settle_lost, usage
@@ -333,7 +333,7 @@ class RunJournal:
             # Of calls that a cancellation or a deadline cut short.
             settle_lost(tx, self.run.id, before=self.run.epoch + 1)
             data: JsonObject = {"status": ending.status, "stop_reason": ending.stop_reason, "message": ending.message}
-            self._append(tx, (NewEvent("run.ended", data),))
+            self._append(tx, (*tell_unused(tx, self.run.id), NewEvent("run.ended", data)))
             said = (ending.message, ending.answer, json.dumps(ending.result, ensure_ascii=False))
             tx.change(
                 "UPDATE runs SET status = ?, stop_reason = ?, message = ?, answer = ?, result = ?, ended_at = ?,"

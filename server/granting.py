@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from downstream.door import Arguments
 from downstream.gate.argument_reading import read_arguments
-from downstream.gate.grants import Terms
+from downstream.gate.grants import Terms, covers
 from downstream.gate.policy import Verdict, decide
 from downstream.gate.prompt_text import is_shown, quoted
 from downstream.gate.taint import described_in, words_of_tools
@@ -17,7 +17,7 @@ from downstream.tools import HAS_EFFECT, Tool
 from executors.step import CallStep
 from executors.tools_of_step import find_tool
 from journal.canonical import digest
-from journal.grants import Grant
+from journal.grants import Grant, unused_text
 from journal.outlet import Outlet
 from journal.values import Json, JsonObject, Label
 from journal.world import World
@@ -84,19 +84,37 @@ class Granter:
 
     def _offer(self, step: CallStep, tool: Tool, goal: str) -> Offer | NotOffered | None:
         """None for a call that goes out without a question."""
-        filled = tuple(dict.fromkeys(str(place[0]) for place in referenced_steps(step.arguments).places if place))
-        literal: JsonObject = {name: plain(value) for name, value in step.arguments.items() if name not in filled}
-        if not filled:
-            literal = read_arguments(tool.input_schema, Arguments(literal, _PLAN)).arguments.data
+        filled, literal = _arguments(step, tool)
         verdict = decide(self.policy, tool, literal)
         first = targets(tool, literal, self.policy)
         if verdict.verb == "allow":
             return None
-        if (why := self._why_not(verdict, literal)) or (why := self._taint(first, goal)):
+        if (why := self._why_not(verdict, literal)) or (why := self._taint(tool, first, goal=goal)):
             return NotOffered(step.id, tool.full_name, why)
-        bound = Terms(tool, self.policy, self.servers.get(tool.server)).bound
+        bound = self._bound(tool)
         names = tuple(dict.fromkeys(argument_of(pointer) for pointer, _ in first))
         return Offer(step.id, self.outlet.text(step.title), tool, literal, filled, names, bound)
+
+    def unfit(self, steps: Json, grants: Sequence[Grant]) -> list[str]:
+        """A sentence for each grant that no call of these steps can use as things are now."""
+        calls = {step.id: step for step in read_steps(steps) if isinstance(step, CallStep)}
+        found = ((grant, self._why_unfit(grant, calls.get(grant.step))) for grant in grants)
+        return [unused_text(grant.step, grant.tool, why) for grant, why in found if why]
+
+    def _why_unfit(self, grant: Grant, step: CallStep | None) -> str:
+        tool = None if step is None else find_tool(step.tool, self.tools)
+        if step is None or (tool is not None and tool.full_name != grant.tool):
+            return "the plan has no such call"
+        if tool is None:
+            return f"its tool is not there, or was changed and waits for `servers trust {grant.tool.partition('.')[0]}`"
+        if self._bound(tool) != grant.bound:
+            return "the tool, its server or the policy was changed since"
+        filled, literal = _arguments(step, tool)
+        known = {name: condition for name, condition in grant.arguments.items() if name not in filled}
+        return "" if covers(known, literal) else "its arguments are others"
+
+    def _bound(self, tool: Tool) -> str:
+        return Terms(tool, self.policy, self.servers.get(tool.server)).bound
 
     def _why_not(self, verdict: Verdict, arguments: JsonObject) -> str | None:
         if verdict.verb == "deny":
@@ -109,13 +127,24 @@ class Granter:
         is_held = any(self.outlet.names_in(value) for _, value in leaves(self.outlet.foreign(arguments)))
         return "its arguments hold a secret" if is_held else None
 
-    def _taint(self, found: Sequence[tuple[str, Json]], goal: str) -> str | None:
+    def _taint(self, tool: Tool, found: Sequence[tuple[str, Json]], *, goal: str) -> str | None:
         """Of targets whose words the plan can only have from the description of a tool."""
         origins = described_in(words_of_tools(self.tools))
         foreign = [
-            quoted(argument_of(pointer)) for pointer, value in found if not stands_in(value, goal) and origins(value)
+            quoted(argument_of(pointer))
+            for pointer, value in found
+            if not stands_in(value, goal) and origins(value, tool.server)
         ]
         return f"its target {foreign[0]} stands in the description of a tool, and not in the goal" if foreign else None
+
+
+def _arguments(step: CallStep, tool: Tool) -> tuple[tuple[str, ...], JsonObject]:
+    """The names of the arguments that only the run fills in, and the others as they would be sent."""
+    filled = tuple(dict.fromkeys(str(place[0]) for place in referenced_steps(step.arguments).places if place))
+    literal: JsonObject = {name: plain(value) for name, value in step.arguments.items() if name not in filled}
+    if not filled:
+        literal = read_arguments(tool.input_schema, Arguments(literal, _PLAN)).arguments.data
+    return filled, literal
 
 
 def grant_of(offer: Offer, conditions: JsonObject, *, plan: str, life: Life, world: World) -> Grant:

@@ -1,5 +1,6 @@
 """What a person is offered to grant of a plan, what they see and can make of it, and the file that keeps it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ ANA: JsonObject = {"to": "ana@x.example", "body": "Hello"}
 
 def offered(*steps: JsonObject, policy: JsonObject | None = None, of: Tool = SEND) -> list[Offer | NotOffered]:
     rules = PolicySettings.model_validate(policy or {}, strict=False)
-    tools = (of, tool("mail.read", "read", ["id"]))
+    tools = (of, tool("mail.read", "read", ["id"]), tool("web.look", "egress", ["bcc@x.example"]))
     granter = Granter(rules, {"mail": server("mail")}, tools, Outlet([("KEY", SECRET)]))
     return granter.offers(list(steps), goal="Write to someone@x.example")
 
@@ -56,10 +57,9 @@ def test_each_call_that_would_be_asked_about_is_offered_with_what_is_not_known_y
         (ANA | {"body": "x" * 4_001}, None, "its arguments are too long to be shown"),
         (ANA | {"body": f"It is {SECRET}"}, None, "its arguments hold a secret"),
         (ANA | {"body": ["It is [secret:KEY]"]}, None, "its arguments hold a secret"),
-        (
-            ANA | {"to": "team@x.example"},
-            None,
-            'its target "to" stands in the description of a tool, and not in the goal',
+        *(
+            (ANA | {"to": to}, None, 'its target "to" stands in the description of a tool, and not in the goal')
+            for to in ("team@x.example", "Team@X.example", "bcc@x.example")
         ),
     ],
 )
@@ -77,6 +77,38 @@ def test_arguments_are_granted_as_the_gate_reads_them() -> None:
     (found,) = offered(call_step("send", "mail.send", to="5"), of=number)
     assert isinstance(found, Offer)
     assert found.arguments == {"to": 5}
+
+
+def granted_for(step: JsonObject, *, of: Tool = SEND, **changes: Any) -> list[str]:
+    """What is said of a grant, given for the call `send` to Ana, before a run of this step."""
+    granter = Granter(PolicySettings(), {"mail": server("mail")}, (of,), Outlet())
+    (offer,) = granter.offers([call_step("send", "mail.send", **ANA)], goal="") if of is SEND else (None,)
+    bound = offer.bound if isinstance(offer, Offer) else "b"
+    conditions: JsonObject = {name: {"equals": value} for name, value in ANA.items()}
+    grant = Grant("g_1", "send", "mail.send", conditions, "p", bound, 1, 9.0)
+    return granter.unfit([step], [replace(grant, **changes)])
+
+
+def test_a_grant_that_no_call_of_the_plan_can_use_is_said_with_the_reason() -> None:
+    send, unused = call_step("send", "mail.send", **ANA), "the grant for step 'send' (mail.send) is not used: "
+    assert granted_for(send) == []
+    assert granted_for(send | {"arguments": ANA | {"body": {"$step": "read"}}}) == []
+    told = [
+        granted_for(call_step("other", "mail.send", **ANA)),
+        granted_for(send | {"kind": "compose", "task": "Send it."}),
+        granted_for(send, tool="mail.read"),
+        granted_for(send | {"arguments": ANA | {"to": "eve@x.example"}}),
+        granted_for(send, bound="0"),
+        granted_for(send, of=tool("mail.read", "read", ["id"])),
+    ]
+    assert [text.removeprefix(unused) for (text,) in told] == [
+        "the plan has no such call",
+        "the plan has no such call",
+        "the grant for step 'send' (mail.read) is not used: the plan has no such call",
+        "its arguments are others",
+        "the tool, its server or the policy was changed since",
+        "its tool is not there, or was changed and waits for `servers trust mail`",
+    ]
 
 
 STEPS = [

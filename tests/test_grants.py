@@ -10,16 +10,17 @@ from gate_case import Runs, Server, call, gate_of, open_runs, server, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from downstream.door import Called, Refused, ToolCall, ToolEnd, Waiting
+from downstream.door import Called, Origin, Refused, ToolCall, ToolEnd, Waiting
 from downstream.gate.grants import Terms, covers, exactly
 from downstream.settings import ToolOptions
 from downstream.tools import Tool
 from journal.actions import Action
 from journal.archive.retention import prune
 from journal.canonical import canonical, digest
-from journal.grants import Grant, GrantSpent
-from journal.run_journal import Meaning
+from journal.grants import Grant, GrantSpent, unused_text
+from journal.run_journal import Ending, Meaning
 from journal.runs import NewRun
+from journal.steps import StepRow
 from journal.values import JsonObject
 
 SEND = tool("mail.send", "write", ["to", "body"])
@@ -207,6 +208,59 @@ async def test_other_settings_void_what_a_run_was_granted(tmp_path: Path) -> Non
         await planned(runs, grant())
         await runs.store.rebind(await runs.store.run(runs.run_id), fingerprint="other", settings_path="/other.yaml")
         assert isinstance(await called(runs, Server(), call("mail.send", TO_ANA)), Waiting)
+
+
+DONE = Ending("succeeded", "done", "Done.", "", {})
+
+
+async def ended_with(runs: Runs, *, begun: bool) -> tuple[list[str], list[JsonObject]]:
+    """How the run ends: its warnings, and what their events say of grants."""
+    journal = await runs.drive()
+    started = 1.0 if begun else None
+    row = StepRow("a", 0, 1, "call", "Send", None, False, False, "running", "", {}, started, None)
+    await journal.put_plan([row], events=())
+    if begun:
+        await journal.put_step_status("a", "running")
+    await journal.finish(DONE)
+    events = await runs.store.events(runs.run_id)
+    assert events[-1].type == "run.ended"
+    said = [event.data["grant"] for event in events if event.type == "warning"]
+    return list((await runs.store.run(runs.run_id)).warnings), said
+
+
+async def test_a_run_tells_at_its_end_of_grants_that_it_had_no_use_for(tmp_path: Path) -> None:
+    told: list[str] = []
+    for case in ("used", "not begun", "no call", "others", "free", "made up"):
+        (tmp_path / case).mkdir()
+        async with open_runs(tmp_path / case) as runs:
+            await planned(runs, grant())
+            if case not in ("not begun", "no call"):
+                origin: Origin = "revision" if case == "made up" else "plan"
+                wanted = call("mail.send", TO_ANA | ({"body": "No."} if case == "others" else {}), origin=origin)
+                policy: JsonObject | None = {"rules": [{"allow": "mail.send"}]} if case == "free" else None
+                await called(runs, Server(), wanted, policy=policy)
+            warnings, said = await ended_with(runs, begun=case != "not begun")
+            assert warnings == [f"the grant for step 'a' (mail.send) is not used: {each['why']}" for each in said]
+            assert [(each["step"], each["tool"]) for each in said] == [("a", "mail.send")] * (case != "used")
+            told += [each["why"] for each in said]
+    assert told == [
+        "its step was not begun",
+        "its step made no such call",
+        "its arguments are others",
+        "its call needed no leave",
+        "its step made no such call",
+    ]
+
+
+async def test_what_was_said_of_a_grant_at_the_start_is_said_once_in_the_runs_warnings(tmp_path: Path) -> None:
+    async with open_runs(tmp_path) as runs:
+        await planned(runs, grant())
+        same = unused_text("a", "mail.send", "its step was not begun")
+        await (await runs.drive()).warn(same)
+        journal = await runs.drive()
+        await journal.finish(DONE)
+        assert (await runs.store.run(runs.run_id)).warnings == (same,)
+        assert (await runs.event_types()).count("warning") == 2
 
 
 async def test_that_a_grant_was_used_outlives_its_run(tmp_path: Path) -> None:

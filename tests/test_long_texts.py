@@ -14,6 +14,7 @@ from downstream.gate.taint import Flow, raise_for_taint
 from downstream.gate.targets import stands_in, targets
 from downstream.models.replies import broken_json, read_json
 from downstream.policy_settings import PolicySettings
+from downstream.tool_words import Said, Words
 from journal.values import Json, Label
 
 SECONDS = 2
@@ -30,7 +31,7 @@ def many_cells() -> Verdict:
     data: Any = {"rows": [[f"cell {number}"] for number in range(20_000)], "to": "ana@example.org"}
     clean: Label = frozenset({"plan"})
     used = tool("sheet.write", "write", ["rows", "to"])
-    flow = Flow(used, Arguments(data, clean), clean, "", lambda value: frozenset(), frozenset())
+    flow = Flow(used, Arguments(data, clean), clean, "", lambda value, called: frozenset(), frozenset())
     return raise_for_taint(Verdict("ask", "host", ()), flow, targets(used, data, PolicySettings()))
 
 
@@ -44,6 +45,13 @@ def many_cells() -> Verdict:
         lambda: local_addresses(":" * MANY + "g"),
         lambda: local_addresses("a:" * MANY + "g"),
         lambda: local_addresses("a" * MANY + ":" * MANY + "!"),
+        lambda: local_addresses("http:," * MANY),
+        lambda: local_addresses("//a," * MANY),
+        lambda: local_addresses("file:" * MANY),
+        lambda: local_addresses("http://" + "0." * MANY),
+        lambda: local_addresses("http://" + "1-" * MANY + ".nip.io"),
+        lambda: local_addresses("/" * MANY),
+        lambda: Words.of(["a b " * MANY]).hold(Said.of("a b " * MANY)),
         lambda: stands_in('""""', '"' * MANY + "x"),
         lambda: stands_in("....", "(...." * MANY + "x"),
         lambda: unread("{" + '\\"' * MANY),
@@ -53,6 +61,7 @@ def many_cells() -> Verdict:
     ],
     ids=[
         *("one word", "one scheme", "digits between", "schemes", "colons", "hex", "a name and colons"),
+        *("links without a blank", "and without a scheme", "files", "numbers", "a name", "slashes", "words"),
         *("quotes", "dots", "a string that breaks off", "and in an escape", "a fence", "cells"),
     ],
 )

@@ -124,7 +124,8 @@ def test_names_and_formats_mean_targets_and_undeclared_arguments_do_not_distract
     found = [pointer for pointer, _ in targets(declared, given, PolicySettings())]
     assert found == ["/recipientEmail", "/callback_url", "/hook", "/people/0/mailbox"]
     odd = tool("x.z", "write", input_schema={"properties": {"it": True}})
-    assert [pointer for pointer, _ in targets(odd, {"it": {"deep": {"er": 1}}}, PolicySettings())] == ["/it/deep/er"]
+    deep: JsonObject = {"it": {"deep": {"er": 1}}}
+    assert targets(odd, deep, PolicySettings()) == [("/it/deep", "deep"), ("/it/deep/er", "er"), ("/it/deep/er", 1)]
     plain = tool("bank.pay", "write", ["beneficial", "amount"])
     distracting: JsonObject = {"beneficial": "eve", "url": "https://example.org/a"}
     assert [pointer for pointer, _ in targets(plain, distracting, PolicySettings())] == ["/beneficial", "/url"]
@@ -189,6 +190,33 @@ def test_egress_into_this_machine_or_its_network_always_asks() -> None:
         "ask",
         ('it reaches into this machine or its network: "http://127.0.0.1/"',),
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asks"),
+    [
+        ({"url": "file:/etc/passwd"}, True),
+        ({"url": "0"}, True),
+        ({"callbackUrl": ["10.1"]}, True),
+        ({"note": "0"}, False),
+        ({"site_id": "3"}, False),
+        ({"url": 0}, False),
+        ({"": "0"}, False),
+        ({"note": {"http://10.0.0.1/": 1}}, True),
+        ({"note": {"http://10.0.0.1/": None}}, True),
+        ({"note": [{"deep": {"file:/x": 1}}]}, True),
+        ({"note": {"http://a.example/": "file it"}}, False),
+    ],
+)
+def test_egress_asks_for_near_addresses_in_every_text_and_name(arguments: JsonObject, asks: bool) -> None:
+    verdict = judged(FETCH, Arguments(arguments, PLAN))
+    assert (verdict.verb, verdict.level) == ("ask" if asks else "allow", "host")
+
+
+def test_of_many_addresses_some_are_named_and_the_others_counted() -> None:
+    verdict = judged(FETCH, Arguments({"note": " ".join(f"http://10.0.0.{each}/" for each in range(12))}, PLAN))
+    assert len(verdict.reasons) == 9
+    assert verdict.reasons[-1] == "and into 4 more places there"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from downstream.settings import ServerSettings
 from downstream.tools import Tool
 from journal.actions import NewAction
 from journal.canonical import canonical, digest
-from journal.grants import Grant
+from journal.grants import NOT_COVERED, Grant
 from journal.run_journal import RunJournal
 from journal.values import Json, JsonObject, is_clean
 
@@ -65,7 +65,7 @@ async def granted(gate: Gate, journal: RunJournal, case: Case, new: NewAction) -
         why = _why_not(gate, grant, case, new) or _outdated(grant, plan, at=journal.world.now())
         if not why:
             return grant
-    return replace(new, reasons=(*new.reasons, f"a grant for this step does not cover it: {why}"))
+    return replace(new, reasons=(*new.reasons, f"{NOT_COVERED}{why}"))
 
 
 async def _plan_of(journal: RunJournal) -> str | None:
