@@ -43,6 +43,8 @@ from planner.checker import check_given_plan
 from planner.desk import Desk
 from planner.drive import make_drive
 from planner.offer import never_allowed
+from planner.plan import PlanError
+from planner.watch import watched
 
 from .host.depth import META, depth_of
 from .installed import installed_command
@@ -237,7 +239,14 @@ async def _edited(store: Store, gate: Gate, action: Action, arguments: JsonObjec
 
 
 async def _check(desk: Desk, plan: JsonObject) -> None:
-    check_given_plan(plan, desk.bounds(await desk.offer(), max_steps=desk.budget.steps))
+    """Raises PlanError; where tools are unknown because their server is not there, that comes first."""
+    bounds = desk.bounds(await desk.offer(), max_steps=desk.budget.steps)
+    try:
+        check_given_plan(plan, bounds)
+    except PlanError as error:
+        missing = desk.catalogue.missing().items()
+        gone = [f"tool server {name!r} is not there: {why}" for name, why in missing if f"'{name}." in str(error)]
+        raise PlanError([*gone, *error.errors]) from error
 
 
 def _start(group: TaskGroup, work: Callable[[], Coroutine[object, object, None]]) -> None:

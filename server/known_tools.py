@@ -39,6 +39,7 @@ class KnownTools:
 
     def __init__(self, settings: Settings, store: Store, pool: Pool) -> None:
         self._servers = {server.name: server for server in settings.servers}
+        self._gaps = settings.gaps_of_servers
         self._store = store
         self._pool = pool
         self._listed: tuple[Tool, ...] | None = None
@@ -61,6 +62,8 @@ class KnownTools:
         effect = server.options.effect_of(short) if server is not None else None
         if (said := class_ or effect) is not None:
             return Known(_unlisted(server_name, short, said), "given" if class_ else "effects")
+        if (why := self._gaps.get(server_name)) is not None:
+            raise NoSuchTool(f"{full} is not known yet, and its server cannot be opened: {why}")
         if server is None:
             known = ", ".join(self._servers) or "none"
             raise NoSuchTool(f"{full}: the settings have no server {server_name!r} that is on; they have: {known}")

@@ -1,5 +1,6 @@
 """Planning without running: the plan of a goal, and whether a plan that a person wrote would be taken."""
 
+from dataclasses import dataclass
 from typing import cast
 
 import anyio
@@ -19,8 +20,16 @@ class NoPlan(SteprelayError):
     """The planner gave no plan; the run that asked for it says why."""
 
 
-async def make_plan(product: Product, goal: str, context: str) -> JsonObject:
-    """The planner's plan for a goal, as {"steps": […]}; nothing of it is run. Raises NoPlan.
+@dataclass(frozen=True)
+class PlannedOnly:
+    """A plan as {"steps": […]}, and what the run that made it warned of."""
+
+    plan: JsonObject
+    warnings: tuple[str, ...]
+
+
+async def make_plan(product: Product, goal: str, context: str) -> PlannedOnly:
+    """The planner's plan for a goal; nothing of it is run. Raises NoPlan.
 
     Planning is a run like any other, with its cost in the books; it stops for review and is ended there, or where it
     is interrupted.
@@ -37,11 +46,11 @@ async def make_plan(product: Product, goal: str, context: str) -> JsonObject:
         with anyio.move_on_after(_LAST_SECONDS, shield=True):
             await product.store.request_cancel(await product.store.run(run_id), _PLANNED)
     await product.cancel(run_id, _PLANNED)
+    warnings = (await product.store.run(run_id)).warnings
     if plan is None:
-        warnings = "; ".join((await product.store.run(run_id)).warnings)
-        raise NoPlan(f"{run.message or 'there is no plan'} {warnings}".strip())
+        raise NoPlan(f"{run.message or 'there is no plan'} {'; '.join(warnings)}".strip())
     # It goes to a terminal or a file; the server that a secret in it is for gets it back from the placeholder.
-    return cast("JsonObject", product.store.outlet.foreign(plan))
+    return PlannedOnly(cast("JsonObject", product.store.outlet.foreign(plan)), warnings)
 
 
 async def _waiting_plan(product: Product, run: Run) -> JsonObject | None:

@@ -48,6 +48,7 @@ class Request:
     interactive: bool = False
     grants: tuple[Grant, ...] = ()
     depth: int = 0
+    warnings: tuple[str, ...] = ()
     options: JsonObject = field(default_factory=dict[str, Json])
 
 
@@ -77,7 +78,7 @@ def new_run(settings: Settings, request: Request, *, owner: str) -> NewRun:
         "review_plan": request.review_plan,
         "interactive": request.interactive,
         "depth": request.depth,
-        "warnings": [*settings.warnings, *lowered, *passkey_warnings(settings.policy)],
+        "warnings": [*settings.warnings, *lowered, *passkey_warnings(settings.policy), *request.warnings],
     }
     if request.plan is not None:
         options["plan"] = request.plan

@@ -15,9 +15,9 @@ from journal.settings import AuditSettings, EngineSettings, RetentionSettings, S
 from journal.values import JsonObject
 from planner.settings import BudgetSettings, Revise
 
-from .settings_file.document import SettingsError, UntrustedSettings, by_line, meant, named, read_document
+from .settings_file.document import Gap, SettingsError, UntrustedSettings, by_line, meant, named, read_document
 from .settings_file.found import Found, find_settings
-from .settings_file.located import Located, is_list, is_map
+from .settings_file.located import Located, Place, is_list, is_map
 from .settings_file.model_choice import KEY_VARIABLES
 from .settings_file.policy_check import misplaced_waivers
 from .settings_file.reading import Reading
@@ -28,6 +28,7 @@ from .settings_file.worker_files import read_worker_file, worker_paths
 
 __all__ = [
     "Found",
+    "Gap",
     "Settings",
     "SettingsError",
     "UntrustedSettings",
@@ -66,21 +67,32 @@ class Settings:
     fingerprint: str
     owners: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """By the name of a secret, the servers that it is for."""
+    gaps: tuple[Gap, ...] = ()
+    """Texts whose variables are not set: they stand here as written, so nothing may be opened or asked by them."""
 
     @cached_property
     def outlet(self) -> Outlet:
         """The one way out for text under these settings; it learns of secrets that come later."""
         return Outlet(self.secrets, owners=self.owners)
 
+    @property
+    def gaps_of_servers(self) -> dict[str, str]:
+        """By server, what its entry or options lack."""
+        servers = ((gap.problem.server, str(gap.problem)) for gap in reversed(self.gaps))
+        return {normalise_server_name(server): text for server, text in servers if server is not None}
 
-def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = False) -> Settings:
+
+def load_settings(
+    found: Found, *, environ: Mapping[str, str], lenient: bool = False, with_gaps: bool = False
+) -> Settings:
     """The settings of a found file, or the defaults.
 
     Raises SettingsError with everything that is wrong; with `lenient`, a server whose entry is broken is turned off
-    with a warning, and only problems of the rest raise.
+    with a warning, and only problems of the rest raise. With `with_gaps`, for those who open no server and ask no
+    model, a variable that is not set is one of `gaps` and nothing wrong, save in `store`.
     """
     located = read_document(found.path) if found.path else Located({})
-    reading = Reading(located, environ, found.path, warnings=list(found.warnings))
+    reading = Reading(located, environ, found.path, keeps_gaps=with_gaps, warnings=list(found.warnings))
     for place, line in located.repeated:
         reading.problem(place, f"{named(place)} stands twice; keep one", line=line)
     data: JsonObject = dict(located.data)
@@ -95,7 +107,10 @@ def load_settings(found: Found, *, environ: Mapping[str, str], lenient: bool = F
     for number, text in misplaced_waivers(file):
         reading.problem(("policy", "rules", number), text)
     from_files = _worker_files(data, reading)
-    if _turn_off_broken(data, reading, lenient=lenient):
+    unfit = {place for place, _ in misfits if place in reading.unset}
+    turned_off = _turn_off_broken(data, reading, lenient=lenient)
+    _take_out(data, unfit)
+    if turned_off or unfit:
         file, _ = fit(data, reading.folder)
     own_workers = (*(WorkerSettings(**dict(entry)) for entry in file.workers), *from_files)
     _note_secrets(file, reading)
@@ -127,6 +142,16 @@ def _turn_off_broken(data: JsonObject, reading: Reading, *, lenient: bool) -> bo
     if broken:
         data[KEY] = {name: entry for name, entry in data[KEY].items() if name not in broken}
     return bool(broken)
+
+
+def _take_out(data: JsonObject, unfit: Iterable[Place]) -> None:
+    """Take out what holds a text that does not fit as it is written: a server, its `auth`, or a key."""
+    for place in unfit:
+        *above, last = place[: 3 if place[0] == "server_options" else 2]
+        node = data
+        for part in above:
+            node = node[str(part)]
+        node.pop(str(last), None)
 
 
 def _note_secrets(file: SettingsFile, reading: Reading) -> None:
@@ -182,6 +207,7 @@ def _put_together(
         warnings=tuple(reading.warnings),
         fingerprint=_fingerprint(file, own_workers, reading),
         owners=_owners(file, reading),
+        gaps=tuple(reading.gaps),
     )
 
 

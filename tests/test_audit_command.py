@@ -246,16 +246,18 @@ def test_a_project_file_is_trusted_only_once_the_audit_says_so(
     project.write_text("{}")
     key = state_folder() / "audit.key"
     key.mkdir()
-    assert called("config", "trust", str(project)) == 3
+    words = ("config", "trust", str(project), "--sha256", hash_of(project))
+    assert called(*words) == 3
     assert "nothing is done without an audit" in capsys.readouterr().err
     assert not is_trusted(project)
     key.rmdir()
-    assert called("config", "trust", str(project)) == 0
+    assert called(*words) == 0
     assert is_trusted(project)
     capsys.readouterr()
     assert called("audit", "export") == 0
     line = json.loads(capsys.readouterr().out)
-    assert (line["type"], line["data"]) == (*("settings.trusted", {"path": str(project), "sha256": hash_of(project)}),)
+    data = {"path": str(project), "sha256": hash_of(project), "via": "flag"}
+    assert (line["type"], line["data"]) == ("settings.trusted", data)
 
 
 @pytest.mark.e2e

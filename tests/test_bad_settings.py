@@ -173,7 +173,12 @@ def test_a_project_file_is_named_and_not_used_until_it_is_trusted_and_again_once
         refused = steprelay(*command, cwd=project)
         assert (refused.returncode, refused.stdout, started.exists()) == (3, "", False)
         check_words(refused.stderr, *words)
-    trusted = steprelay("config", "trust", cwd=project)
+    shown = steprelay("config", "trust", cwd=project, stdin="y\n")
+    assert (shown.returncode, "is not trusted: that takes a person's yes" in shown.stderr) == (2, True)
+    hash_ = shown.stdout.rpartition("sha256: ")[2].strip()
+    assert shown.stderr.endswith(f"steprelay config trust {file} --sha256 {hash_}\n")
+    assert steprelay("runs", "list", cwd=project).returncode == 3
+    trusted = steprelay("config", "trust", "--sha256", hash_, cwd=project)
     assert (trusted.returncode, started.exists()) == (0, False)
     check_words(
         trusted.stdout,

@@ -232,7 +232,7 @@ async def in_the_panel(panel: PanelHost, run_id: str) -> dict[str, str]:
 
 async def in_a_grant_file(product: Product) -> dict[str, str]:
     """A plan with what a person at the terminal grants of it, as it is written to a file."""
-    made = await make_plan(product, GOAL, BOTH)
+    made = (await make_plan(product, GOAL, BOTH)).plan
     with typed("y", "", "prefix: Dear", "y"):
         grants = await ask_grants_of(product.settings, product.store, made["steps"], goal=GOAL, life=Life())
     assert [(grant.step, grant.arguments["text"]) for grant in grants] == [("foreign", {"prefix": "Dear"})]

@@ -15,9 +15,11 @@ from command_line import ROOT, answered, called, steprelay
 from stored_runs import action_now, stored_action, stored_run
 
 from journal.runs import StopReason
+from journal.settings import state_folder
 from server.app import build_app
 from server.commands.runs_change import changed_budget
 from server.commands.serve import read_address
+from server.settings import hash_of
 from server.terminal.exit_codes import UsageProblem
 
 HEAVY = {"litellm", "mcp", "rich", "jsonschema", "ruamel", "httpx2", "uvicorn"}
@@ -119,6 +121,23 @@ def test_a_command_that_can_do_nothing_says_so_and_exits_2(
     assert told in printed.err
 
 
+@pytest.mark.parametrize("words", [("runs", "show", "r_x"), ("deny", "a_x")], ids=" ".join)
+def test_an_id_that_is_not_there_names_the_store_and_the_way_to_another(
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = "--config FILE looks into the store of other settings"
+    assert called(*words) == 2
+    place = state_folder() / "steprelay.db"
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"Looked in {place} (the state folder, since no settings name a `store`). {other}; XDG_STATE_HOME moves the "
+        "state folder."
+    ]
+    file, store = tmp_path / "own.yaml", tmp_path / "own.db"
+    file.write_text(f"store: sqlite:///{store}\n")
+    assert called(*words, "--config", str(file)) == 2
+    assert capsys.readouterr().err.splitlines()[1:] == [f"Looked in {store} (`store` in {file}). {other}."]
+
+
 @pytest.mark.parametrize("words", [("run", "x"), ("runs", "list"), ("approvals",), ("config", "show")], ids=" ".join)
 def test_settings_that_cannot_be_used_exit_3_with_file_line_and_fix(
     tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
@@ -135,7 +154,7 @@ def test_a_project_file_is_used_only_after_it_was_trusted(tmp_path: Path) -> Non
     file = tmp_path / "steprelay.yaml"
     file.write_text('mcpServers: {fs: {command: npx, args: ["-y", "server"], env: {TOKEN: "${FS_TOKEN:-}"}}}\n')
     before = answered("config", "path", cwd=tmp_path)
-    trusted = answered("config", "trust", "steprelay.yaml", cwd=tmp_path)
+    trusted = answered("config", "trust", "steprelay.yaml", "--sha256", hash_of(file), cwd=tmp_path)
     after = answered("config", "path", cwd=tmp_path)
     assert (before.returncode, trusted.returncode, after.returncode) == (3, 0, 0)
     assert "steprelay config trust" in before.stderr

@@ -9,9 +9,11 @@ from rich.text import Text
 from stored_runs import settings_now, stored_action, stored_run
 
 from journal.actions import Action, Decision
+from journal.database import Transaction
 from journal.events import Event
+from journal.lease import open_lease
 from journal.ledger import Usage
-from journal.steps import StepRow, StepStatus
+from journal.steps import StepRow, StepStatus, put_step
 from journal.values import JsonObject
 from journal.world import World
 from server.commands.ending import tell_end
@@ -23,6 +25,8 @@ from server.terminal.plain_lines import show_lines
 from server.views.standing import standing_lines, standing_of
 from server.views.view import run_view
 from server.views.words import cost, duration, tokens
+
+GONE = "tool server 'gone' is left out: no such command"
 
 
 async def snapshot(goal: str = "Send the mail", *, waits: bool = True) -> Snapshot:
@@ -99,6 +103,11 @@ async def test_the_tree_shows_each_step_with_its_calls_its_time_and_why_it_faile
     ]
 
 
+async def test_the_tree_says_first_which_tool_server_is_missing() -> None:
+    now = await snapshot(waits=False)
+    assert drawn(replace(now, run=replace(now.run, warnings=("w", GONE))))[1] == f"   ! {GONE}"
+
+
 async def test_the_tree_tells_how_to_decide_unless_the_person_is_asked_at_once() -> None:
     now = await snapshot()
     action = now.actions[0]
@@ -149,6 +158,7 @@ async def test_a_question_stays_on_the_screen_above_the_tree_that_goes_on() -> N
             "✘ budget           usd used up: 2 of 2",
         ),
         (event("step.started", {"kind": "call"}, step="\x1b[2J"), "▶ \\u001b[2J        call"),
+        (event("warning", {"text": GONE}), f"! tools            {GONE}"),
     ],
     ids=lambda value: value.type if isinstance(value, Event) else "",
 )
@@ -160,22 +170,25 @@ async def test_each_thing_that_happened_is_one_line(
 
 
 async def test_what_only_programs_care_for_prints_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    show_lines(replace(await snapshot(), events=(event("model.called", {}), event("new.thing", {}))))
+    others = (event("model.called", {}), event("new.thing", {}), event("warning", {"text": "w"}))
+    show_lines(replace(await snapshot(), events=others))
     assert capsys.readouterr().out == ""
 
 
 async def test_the_end_tells_answer_warnings_cost_and_what_was_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     now = await snapshot(waits=False)
-    run = replace(
-        now.run, status="partial", stop_reason="refused", answer="Half\x1b of it.", message="Refused.", warnings=("w",)
-    )
-    tell_end(replace(now, run=run, usage=Usage(cost_known=False)), how=str)
+    run = replace(now.run, status="partial", stop_reason="refused", answer="Half\x1b of it.", message="Refused.")
+    steps = (step("a", "failed", dropped=True), step("b", "refused"), step("c", "succeeded"))
+    now = replace(now, run=replace(run, warnings=("w", GONE)), usage=Usage(cost_known=False), steps=steps)
+    tell_end(now, how=str)
     assert capsys.readouterr().out.splitlines() == [
         "",
         "Half\\u001b of it.",
         "",
+        f"! {GONE}",
         "! w",
-        f"{run.id} partial (refused): 0 of 1 step · 0 model calls · 0 tool calls · 0 tok · ≥ $0.00 · 0.0 s at work",
+        f"{run.id} partial (refused): 1 of 2 steps (1 more dropped by revisions) · 0 model calls · 0 tool calls · "
+        "0 tok · ≥ $0.00 · 0.0 s at work",
         "Refused.",
     ]
 
@@ -229,6 +242,55 @@ async def test_a_run_says_what_it_stands_on() -> None:
     assert [each.stands_on for each in (planning, running, ended)] == ["on its plan", "on step send", "ended"]
     assert [each.since for each in (running, ended)] == ["1970-01-01T00:00:05.000Z", "1970-01-01T00:00:09.000Z"]
     assert "driver   nobody" in for_people
+
+
+async def test_a_run_says_what_was_decided_and_who_goes_on_with_it() -> None:
+    run_id = await stored_run()
+    first, second = await stored_action(run_id), await stored_action(run_id, {"n": 2})
+    async with open_settings_store(settings_now(), world=World()) as store:
+        await store.decide(first, Decision("deny", "person", "terminal"))
+        view = await run_view(store, run_id, spoken=Spoken("steprelay"), detail=True)
+        waiting = await standing_of(store, run_id)
+        before = standing_lines(view, waiting, how=str)
+        await store.decide(second, Decision("deny", "host", "approve_action"))
+        view = await run_view(store, run_id, spoken=Spoken("steprelay"), detail=True)
+        decided = await standing_of(store, run_id)
+        lines = standing_lines(view, decided, how=lambda words: f"steprelay {words}")
+        async with open_lease(store, fingerprint=settings_now().fingerprint, settings_path="x"):
+            alive = await standing_of(store, run_id)
+            by_itself = standing_lines(view, alive, how=str)
+    assert waiting.stands_on == f"on a decision about mail.send ({second.id})"
+    assert [each["choice"] for each in waiting.decided] == ["deny"]
+    assert any(line.startswith(f"decided  mail.send ({first.id}): deny, by terminal, at ") for line in before)
+    assert not any(line.startswith("goes on") for line in before)
+    assert decided.stands_on == "before it acts on what was decided: mail.send (deny), mail.send (deny)"
+    assert (decided.needs, alive.needs) == ("the built-in defaults", None)
+    at = lines.index("goes on  once a process with the built-in defaults is alive, or by:")
+    assert lines[at + 1] == f"  steprelay runs resume {run_id}"
+    assert not any(line.startswith("goes on") for line in by_itself)
+
+
+async def test_steps_that_a_revision_dropped_are_marked_and_counted_apart() -> None:
+    run_id = await stored_run()
+    async with open_settings_store(settings_now(), world=World()) as store:
+        run = (await store.database.read(lambda tx: tx.rows("SELECT * FROM runs WHERE id = ?", (run_id,))))[0]
+        dropped = "UPDATE steps SET dropped = 1, status = ?, summary = 'why', ended_at = 7 WHERE id = ?"
+
+        def drop(tx: Transaction) -> None:
+            for name, status in (("gone", "skipped"), ("bad", "failed")):
+                put_step(tx, run, replace(step(name, "pending"), position=5))
+                tx.change(dropped, (status, name))
+
+        await store.database.write("test", drop)
+        standing = await standing_of(store, run_id)
+        view = await run_view(store, run_id, spoken=Spoken("steprelay"), detail=True)
+    lines = standing_lines(view, standing, how=str)
+    assert (standing.dropped, standing.steps_done) == (("bad", "gone"), "0 of 1 step (2 more dropped by revisions)")
+    assert "steps    0 of 1 step (2 more dropped by revisions)" in lines
+    assert [line.split()[2:] for line in lines if " bad " in line or " gone " in line] == [
+        ["failed", "call", "(dropped)", "why"],
+        ["skipped", "call", "why"],
+    ]
 
 
 def test_amounts_in_words() -> None:

@@ -147,7 +147,7 @@ def test_valid_settings_are_named_with_who_named_them_and_their_variables(tmp_pa
     [
         ("modell: x", {}, "did you mean", False),
         ("mcpServers: {a: {command: x, argz: []}, b: {command: y}}", {}, "argz", True),
-        ("model_options: {api_key: '${NOT_SET}'}", {}, "NOT_SET is not set", False),
+        ("store: 'sqlite:////${NOT_SET}.db'", {}, "NOT_SET is not set", False),
         ("model: x", {"STEPRELAY_CONFIG": "/no/such/file"}, "no such file", False),
     ],
     ids=["key", "server", "variable", "file"],

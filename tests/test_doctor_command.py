@@ -22,6 +22,7 @@ from server.settings_file.local_models import LocalModel, LocalPlace
 # What litellm and its parts warn of, or leave for the end of the process, is not this project's.
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 CALLS: list[Rule] = on({"tool_calls": [call("say_word", word="harbour")]}, role="host")
+OPTIONS = {"api_key": "a key of nobody"}
 NO_CALLS: list[Rule] = [
     *on({"text": "harbour"}, role="host"),
     *on({"json": {"word": "harbour"}, "name": "say_word"}, name=None, role="compose"),
@@ -144,12 +145,38 @@ def test_a_store_that_can_not_be_opened_ends_no_look(tmp_path: Path, capsys: pyt
 def test_a_model_without_a_price_is_a_problem_where_a_limit_is_set_and_is_not_asked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = looked_at(capsys, "--config", settings_with(tmp_path, model="openai/nobodys", budget={"usd": 1.0}))
+    config = settings_with(tmp_path, model="openai/nobodys", model_options=OPTIONS, budget={"usd": 1.0})
+    code, found = looked_at(capsys, "--config", config)
     assert code == 3
     [(state, text)] = of(found, "model")
     assert state == "problem"
     assert "has no price that is known, so that budget.usd can't be kept; it is not asked" in text
     assert of(found, "model call") == []
+
+
+def test_without_a_key_its_variable_is_named_and_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MISTRAL_API_KEY", raising=False)
+    with serve_model(CALLS) as model:
+        # Where it would be asked, were it asked.
+        monkeypatch.setenv("HTTPS_PROXY", model.url)
+        code, found = looked_at(capsys, "--config", settings_with(tmp_path, model="mistral/m"))
+    said = "mistral/m (planner, worker, answer) has no key: MISTRAL_API_KEY is not set; it is not asked"
+    assert (code, of(found, "model"), of(found, "model call")) == (3, [("problem", said)], [])
+    assert model.requests == []
+
+
+def test_a_model_whose_settings_lack_a_variable_is_not_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve_model(CALLS) as model:
+        config = settings_with(tmp_path, **at(model.url, api_key="${NO_SUCH_KEY}"))
+        code, found = looked_at(capsys, "--config", config)
+    [(state, text)] = of(found, "model")
+    assert (code, state, model.requests) == (3, "warning", [])
+    assert "is not asked: " in text
+    assert "variable NO_SUCH_KEY is not set" in text
 
 
 def test_a_script_is_no_model_to_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

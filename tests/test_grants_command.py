@@ -11,7 +11,10 @@ from mcp_hosts import open_stdio_host, serve
 from products import call_step, script
 from quick_jobs import made, reached, settings
 
+from journal.grants import Grant
 from journal.world import World
+from server.grant_file import GrantFile, sealed
+from server.granting import plan_digest
 from server.opened_store import open_settings_store
 from server.settings import Found, load_settings
 
@@ -64,6 +67,43 @@ def test_grants_are_given_by_a_person_at_a_terminal_into_a_file(
     assert "--grant needs -o FILE" in capsys.readouterr().err
     assert called("plan", "x", "--grant", "-o", "g.yaml", "--config", config) == 2
     assert "--grant needs a person at a terminal, and this is no terminal" in capsys.readouterr().err
+
+
+def outdated(folder: Path) -> str:
+    """A file of grants for both calls of the plan, given when the tool was another."""
+    made = [("drop", "old"), ("other", "new")]
+    grants = tuple(
+        Grant(f"g_{step}", step, "quick.drop", {"key": {"equals": key}}, plan_digest(PLAN), "other", 1, 4e9)
+        for step, key in made
+    )
+    path = folder / "outdated.json"
+    path.write_text(json.dumps(sealed(GrantFile({"steps": PLAN}, grants))))
+    return str(path)
+
+
+def test_grants_that_nothing_can_use_are_told_at_the_start_and_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = ("--config", str(settings(tmp_path, SCRIPT)), "--approve", "deny")
+    changed, late = "the tool, its server or the policy was changed since", "its step was not begun"
+    told = [
+        f"the grant for step '{step}' (quick.drop) is not used: {why}"
+        for step, why in (("drop", changed), ("other", changed), ("other", late))
+    ]
+    assert called("run", "Tidy up", "--grants", outdated(tmp_path), *option) == 7
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [f"! {text}" for text in told[:2]]
+    assert [line.removeprefix("! ") for line in printed.out.splitlines() if "! the grant" in line] == told
+    assert called("run", "Tidy up", "--grants", outdated(tmp_path), "--json", *option) == 7
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    warned = [event for event in events if event["type"] == "warning" and "the grant for" in event["data"]["text"]]
+    assert [event["data"]["text"] for event in warned] == [*told[:2], told[0], told[2]]
+    assert [event["data"]["grant"] for event in warned[2:]] == [
+        {"step": "drop", "tool": "quick.drop", "why": changed},
+        {"step": "other", "tool": "quick.drop", "why": late},
+    ]
+    assert events[-1]["type"] == "run.ended"
+    assert made(tmp_path) == []
 
 
 async def test_who_approves_a_plan_in_a_terminal_may_grant_its_calls(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ pytestmark = pytest.mark.e2e
 PLAN = [{"id": "write", "kind": "compose", "title": "Write it", "task": "Write."}]
 
 
-def settings(folder: Path, *, delay: float = 0, **more: Any) -> list[str]:
-    """Settings with a model that writes one text; returns the option that names them."""
+def settings(folder: Path, *, delay: float = 0, missing: Sequence[str] = (), **more: Any) -> list[str]:
+    """Settings with a model that writes one text, and with servers that are not there; returns the option for them."""
     script = {"plan": PLAN, "steps": {"write": {"text": "hello", "delay": delay}}, "answer": "Done."}
     (folder / "script.json").write_text(json.dumps(script | more))
-    (folder / "settings.json").write_text('{"model": "scripted:script.json"}')
+    servers = {name: {"command": f"no-such-{name}"} for name in missing}
+    (folder / "settings.json").write_text(json.dumps({"model": "scripted:script.json", "mcpServers": servers}))
     return ["--config", "settings.json"]
 
 
@@ -103,6 +105,31 @@ def test_an_invalid_plan_exits_2_with_everything_that_is_wrong_and_begins_no_run
     assert "kind 'walk' is unknown" in ended.stderr
     assert (detached.returncode, detached.stderr, none.returncode) == (2, ended.stderr, 2)
     assert listed(tmp_path, option) == []
+
+
+def test_a_plan_for_a_server_that_is_not_there_names_the_server_first(tmp_path: Path) -> None:
+    option = settings(tmp_path, missing=["gone", "lost"])
+    steps = [{"id": "a", "kind": "call", "tool": "gone.x"}]
+    (tmp_path / "plan.json").write_text(json.dumps({"steps": steps}))
+    ended = answered("run", "x", "--plan", "plan.json", *option, cwd=tmp_path)
+    first, second, third = ended.stderr.splitlines()
+    assert (ended.returncode, first) == (2, "steprelay: the plan is not valid:")
+    assert second.startswith("- tool server 'gone' is not there: command 'no-such-gone' was not found")
+    assert third.startswith("- step 'a': unknown tool 'gone.x'")
+
+
+def test_what_planning_warned_of_is_said_beside_the_plan_and_before_what_follows_from_it(tmp_path: Path) -> None:
+    option = settings(tmp_path, missing=["gone"])
+    missing = "tool server 'gone' is left out: command 'no-such-gone' was not found"
+    printed = answered("plan", "say hello", *option, cwd=tmp_path)
+    assert (printed.returncode, printed.stdout.startswith("steps:\n")) == (0, True)
+    assert any(line.startswith(f"! {missing}") for line in printed.stderr.splitlines())
+    lines = answered("run", "say hello", *option, cwd=tmp_path).stdout.splitlines()
+    told = [number for number, line in enumerate(lines) if missing in line]
+    planned = next(number for number, line in enumerate(lines) if line.startswith("● plan"))
+    assert told[0] < planned < told[1]
+    assert lines[told[1]].startswith(f"! {missing}")
+    assert lines[told[1] + 1].startswith("! scripted model: ")
 
 
 def test_without_a_model_it_exits_3_with_the_ways_to_get_one(tmp_path: Path) -> None:

@@ -74,6 +74,20 @@ def test_tools_are_listed_with_their_class_and_those_in_quarantine_with_the_reas
     assert "until a person accepts that, it is not used" in after
 
 
+def test_a_list_of_servers_of_which_none_can_be_used_has_the_code_of_a_checkup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = {"command": "no-such-command"}
+    config = settings_with(tmp_path, {"gone": gone, "lost": gone, "off": gone | {"disabled": True}})
+    assert called("servers", "list", "--config", config) == 3
+    printed = capsys.readouterr()
+    assert ([line.split()[2] for line in printed.out.splitlines()], printed.err) == (
+        ["unavailable", "unavailable", "off"],
+        "",
+    )
+    assert called("servers", "list", "--config", settings_with(tmp_path, {"off": gone | {"disabled": True}})) == 0
+
+
 def test_a_server_that_cannot_be_opened_fails_a_look_at_its_tools(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,14 +1,18 @@
 """Where settings are found, and which of a project are trusted."""
 
+import json
 import os
+import sys
 from pathlib import Path
 
 import anyio
 import pytest
-from command_line import OWN, called
+from command_line import OWN, answered, called
 from mcp import Client, StdioServerParameters
+from typed_lines import at_a_terminal
 
 from journal.settings import state_folder
+from server.installed import installed_command
 from server.settings import (
     Found,
     SettingsError,
@@ -161,7 +165,8 @@ def test_a_link_to_a_file_is_shown_hashed_and_recorded_as_it_is_used(
     worker = cloned / "workers" / "evil.md"
     worker.write_text("")
     monkeypatch.chdir(cloned)
-    assert called("config", "trust") == 0
+    seen = hash_of(cloned / "steprelay.yaml")
+    assert called("config", "trust", "--sha256", seen) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[:3] == [
         f"{cloned / 'steprelay.yaml'} would use:",
@@ -176,6 +181,55 @@ def test_the_way_to_a_file_may_lead_over_links(project: Path, tmp_path: Path) ->
     (tmp_path / "link").symlink_to(project.parent)
     trust_file(tmp_path / "link" / project.name)
     assert is_trusted(project)
+
+
+def test_without_a_terminal_only_the_hash_of_what_was_shown_is_a_yes(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    user = user_settings_path()
+    user.parent.mkdir(parents=True)
+    # What it lacks is of no matter here.
+    user.write_text("model_options: {api_key: '${NO_SUCH_KEY}'}")
+    assert called("config", "trust", str(project)) == 2
+    said, seen = capsys.readouterr(), hash_of(project)
+    assert said.out.splitlines()[-2:] == ["  variables: KEY, REGION, ROOT, T, WEB_TOKEN", f"  sha256: {seen}"]
+    assert f"{project} is not trusted: that takes a person's yes, and this is no terminal" in said.err
+    words = f"{installed_command()} config trust {project} --sha256 {seen}"
+    assert said.err.endswith(f"say yes to just that with: {words}\n")
+    assert not is_trusted(project)
+    with project.open("a") as file:
+        file.write("  late: {command: evil}\n")
+    assert called("config", "trust", str(project), "--sha256", seen) == 2
+    said = capsys.readouterr()
+    assert ("server late: runs evil" in said.out, f"another hash than {seen}: it is not what you saw" in said.err) == (
+        True,
+        True,
+    )
+    assert not is_trusted(project)
+    assert called("config", "trust", str(project), "--sha256", hash_of(project).upper()) == 0
+    assert is_trusted(project)
+    assert called("config", "trust", str(project)) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "It is trusted already, as it is now."
+    assert called("config", "trust", str(project), "--sha256", seen) == 2
+
+
+@pytest.mark.parametrize(("word", "code"), [("y", 0), ("n", 7)])
+def test_at_a_terminal_a_person_is_asked_and_the_audit_says_so(project: Path, word: str, code: int) -> None:
+    with at_a_terminal(word) as terminal:
+        assert called("config", "trust", str(project)) == code
+        sys.stdout.flush()
+        said = os.read(terminal, 1 << 16).decode()
+    assert f"sha256: {hash_of(project)}" in said
+    assert "Trust it? [y/N]" in said
+    assert is_trusted(project) == (code == 0)
+    audit = answered("audit", "export", cwd=project.parent.parent).stdout.splitlines()
+    assert [json.loads(line)["data"]["via"] for line in audit] == (["terminal"] if code == 0 else [])
+
+
+def test_the_hash_is_no_yes_in_the_shell_of_an_agent(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(AGENT_MARKERS[0], "1")
+    assert called("config", "trust", str(project), "--sha256", hash_of(project)) == 2
+    assert not is_trusted(project)
 
 
 @pytest.mark.parametrize("marker", AGENT_MARKERS)
@@ -299,11 +353,14 @@ def test_other_commands_use_it_once_it_is_trusted_and_no_longer_once_it_changed(
     hostile(tmp_path)
     monkeypatch.chdir(tmp_path)
     trust_file(Path("steprelay.yaml"))
-    assert called("servers", "list") == 0
+    # It is started, and is no MCP server.
+    assert called("servers", "list") == 3
     assert (capsys.readouterr().out.startswith("evil"), (tmp_path / "owned").exists()) == (True, True)
     with (tmp_path / "steprelay.yaml").open("a") as file:
         file.write("\n# changed\n")
+    (tmp_path / "owned").unlink()
     assert called("servers", "list") == 3
+    assert ("are not trusted" in capsys.readouterr().err, (tmp_path / "owned").exists()) == (True, False)
 
 
 def hostile(folder: Path) -> None:

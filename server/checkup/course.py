@@ -16,9 +16,11 @@ from server.settings import Settings
 from server.settings_file.local_models import LocalModel, served_here
 
 from . import installation, models, storage, tool_servers, trial
-from .finding import Finding, Say
+from .finding import Finding, Say, State
+from .keys import missing_key
 from .settings_found import Surroundings, look_at_settings
 
+_OF_MODELS = ("model", "models", "model_options")
 Probe = Callable[[], Sequence[LocalModel]]
 
 
@@ -63,12 +65,18 @@ async def _models(settings: Settings, around: Surroundings, say: Say, *, asks: b
         if model.startswith(SCRIPTED):
             say(models.script(model))
     real = {model: roles for model, roles in chosen.roles.items() if not model.startswith(SCRIPTED)}
-    if not asks:
+    unset = next((str(gap.problem) for gap in settings.gaps if gap.place[0] in _OF_MODELS), None)
+    if not asks or unset is not None:
+        state: State = "ok" if unset is None else "warning"
         for model, roles in real.items():
-            say(Finding("model", "ok", f"{model} ({roles}) is not asked"))
+            say(Finding("model", state, f"{model} ({roles}) is not asked{f': {unset}' if unset else ''}"))
         return
     async with open_models(chosen.settings, settings.outlet) as opened:
         for model, roles in real.items():
+            if (variable := missing_key(model, chosen.settings.options, around.environ)) is not None:
+                text = f"{model} ({roles}) has no key: {variable} is not set; it is not asked"
+                say(Finding("model", "problem", text, f"set {variable}, or write model_options.api_key: ${{VARIABLE}}"))
+                continue
             await _one(settings, opened, model, roles, say=say)
 
 

@@ -1,6 +1,6 @@
 """The settings: which file, whether it is valid, and the variables that it names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,8 @@ def look_at_settings(around: Surroundings, say: Say) -> Settings | None:
     if settings is not None:
         for text in settings.warnings:
             say(Finding("settings", "warning", text, None if found.path else "steprelay init writes one"))
-        for finding in _variables(found.path, around.environ):
+        told = {name for gap in settings.gaps for name in gap.names}
+        for finding in _variables(found.path, around.environ, told):
             say(finding)
     return settings
 
@@ -57,8 +58,8 @@ def _loaded(found: Found, environ: Mapping[str, str], say: Say) -> Settings | No
             say(Finding("settings", "ok", f"{found.path} ({_SOURCES[found.source]}) is valid"))
         return settings
     try:
-        # A broken entry of a server costs that server only, also in a run.
-        return load_settings(found, environ=environ, lenient=True)
+        # A broken entry of a server costs that server only, also in a run; a variable that is not set, what needs it.
+        return load_settings(found, environ=environ, lenient=True, with_gaps=True)
     except SettingsError:
         return None
 
@@ -68,14 +69,14 @@ def _problem(error: SettingsError, way_out: str, say: Say) -> None:
         say(Finding("settings", "problem", str(problem), way_out))
 
 
-def _variables(path: Path | None, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """The variables by name; one that is not set and has no default was told of as a problem."""
+def _variables(path: Path | None, environ: Mapping[str, str], told: Collection[str]) -> Iterator[Finding]:
+    """The variables by name; one that is not set and has no default was told of as a problem, by its name in `told`."""
     data: Json = read_document(path).data if path else {}
     listed: Json = data.get("secrets")
     secrets = [str(name) for name in listed] if is_list(listed) else []
     names = sorted({name for text in _texts(data) for name in variables_in(text)} | set(secrets))
     have = [name for name in (*names, *KEY_VARIABLES) if environ.get(name)]
-    lack = [name for name in names if not environ.get(name)]
+    lack = [name for name in names if not environ.get(name) and name not in told]
     if have:
         yield Finding("variables", "ok", f"set: {', '.join(dict.fromkeys(have))}")
     if lack:

@@ -17,12 +17,15 @@ async def tool_servers(settings: Settings, world: World) -> list[Finding]:
     """One finding or more for each server of the settings."""
     if not settings.servers and not settings.off:
         return [Finding("servers", "warning", "there are no tool servers", "steprelay init takes those of your hosts")]
+    gaps = settings.gaps_of_servers
     try:
-        found = await take_inventory(settings, settings.servers, world=world)
+        startable = [server for server in settings.servers if server.name not in gaps]
+        found = await take_inventory(settings, startable, world=world)
     except StoreError as error:
         return [Finding("servers", "problem", str(error))]
-    off = [Finding(f"server {name}", "ok", "it is off") for name in settings.off]
-    return [*(finding for line in found.servers for finding in _of_server(line, found)), *off]
+    off = [Finding(f"server {name}", "ok", "it is off") for name in settings.off if name not in gaps]
+    unset = [Finding(f"server {name}", "warning", f"it is not started: {why}") for name, why in gaps.items()]
+    return [*(finding for line in found.servers for finding in _of_server(line, found)), *unset, *off]
 
 
 def _of_server(line: ServerLine, found: Inventory) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ def verify(
 
     That lines are missing at its end only checkpoints can tell. Exit code 4 where something is wrong.
     """
-    settings = load(config)
+    settings = load(config, "nothing")
 
     async def work() -> ExitCode:
         from journal.audit_check import check_audit
@@ -65,7 +65,7 @@ def export(
 
     Of arguments and results it holds keyed hashes only; secrets that the settings name are taken out.
     """
-    settings = load(config)
+    settings = load(config, "nothing")
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store

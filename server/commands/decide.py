@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def approvals(config: Config = None, as_json: AsJson = False) -> None:
     """List what waits for a decision."""
-    settings = load(config)
+    settings = load(config, "secrets")
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
@@ -80,7 +80,7 @@ class _Word:
 
 
 def _decide(word: _Word) -> None:
-    settings = load(word.config)
+    settings = load(word.config, "secrets" if word.asks else "nothing")
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store
@@ -92,7 +92,8 @@ def _decide(word: _Word) -> None:
             action = await store.action(word.action_id)
             await store.check_writable(action.run)
             # Grants hold under the settings that they were given under.
-            grantable = (await store.run(action.run)).fingerprint == settings.fingerprint
+            is_bound = (await store.run(action.run)).fingerprint == settings.fingerprint
+            grantable = is_bound and not settings.gaps
             decision = await _decision(without_secrets(action, store.outlet), word, store.world.now(), grants=grantable)
             if decision is None:
                 return ExitCode.WAITING
@@ -157,6 +158,8 @@ async def _takes_over(store: "Store", run_id: str, settings: "Settings") -> bool
     from server.views.view import needed_settings
 
     run = await store.run(run_id)
+    if settings.gaps:
+        return False
     if run.ended or await needed_settings(store, run) is None or nobody_here(os.environ) is not None:
         return False
     is_other = run.fingerprint != settings.fingerprint

@@ -8,7 +8,7 @@ import typer
 
 from downstream.gate.prompt_text import escaped
 from server.terminal.follow import Snapshot
-from server.views.words import cost, counted, ended_as, go_ahead, tokens
+from server.views.words import cost, counted, ended_as, go_ahead, is_about_servers, steps_done, tokens
 
 
 def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
@@ -17,7 +17,8 @@ def tell_end(now: Snapshot, *, how: Callable[[str], str]) -> None:
     typer.echo()
     if run.ended:
         _tell_answer(run.answer or "")
-        for warning in run.warnings:
+        # What is missing first: other warnings may be its consequences.
+        for warning in sorted(run.warnings, key=lambda text: not is_about_servers(text)):
             typer.echo(f"! {escaped(warning)}")
     typer.secho(_verdict(now), bold=True)
     if run.message and run.message != run.answer:
@@ -44,10 +45,8 @@ def _tell_answer(answer: str) -> None:
 def _verdict(now: Snapshot) -> str:
     run, usage = now.run, now.usage
     state = ended_as(run.status.replace("_", " "), run.stop_reason)
-    steps = [step for step in now.steps if not step.dropped]
-    done = sum(step.status == "succeeded" for step in steps)
     parts = [
-        f"{done} of {counted(len(steps), 'step')}",
+        steps_done(now.steps),
         counted(usage.model_calls, "model call"),
         counted(usage.tool_calls, "tool call"),
         tokens(usage),

@@ -5,13 +5,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import typer
 
-from journal.errors import SteprelayError
+from journal.errors import SteprelayError, UnknownId
 from server.terminal.exit_codes import ExitCode, code_of_error
 
 if TYPE_CHECKING:
@@ -21,14 +22,37 @@ OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()"
 """Starts this steprelay again; `-P`, so that no folder of the place it is started in is taken for ours."""
 
 
-def load(config: Path | None) -> "Settings":
-    """The settings for this command, logging begun. Raises SettingsError."""
+Uses: TypeAlias = Literal["all", "secrets", "nothing"]
+"""What of the values of variables a command uses: it opens servers or asks models; it shows what runs carried, in which
+the secrets of servers have to be hidden; or neither."""
+
+
+def load(config: Path | None, uses: Uses = "all") -> "Settings":
+    """The settings for this command, logging begun. Raises SettingsError.
+
+    A variable that is not set is said, and is an error only where its value would be used.
+    """
     from server.settings import find_settings, load_settings
     from server.terminal.log_file import start_logging
 
-    settings = load_settings(find_settings(config, environ=os.environ, cwd=Path.cwd()), environ=os.environ)
+    found = find_settings(config, environ=os.environ, cwd=Path.cwd())
+    settings = load_settings(found, environ=os.environ, with_gaps=uses != "all")
+    _refuse_unhidden(settings, uses)
     start_logging(settings.outlet)
+    if settings.gaps:
+        names = ", ".join(sorted({name for gap in settings.gaps for name in gap.names}))
+        sys.stderr.write(f"steprelay: {settings.path}: not set: {names}; this command does without, others may not\n")
     return settings
+
+
+def _refuse_unhidden(settings: "Settings", uses: Uses) -> None:
+    """Raises SettingsError where secrets could be shown because nobody knows what they are."""
+    from server.settings_file.document import SettingsError
+
+    hidden = [gap.problem for gap in settings.gaps if gap.hides]
+    if hidden and uses == "secrets":
+        why = "its value is a secret, which could not be told and hidden in what is shown"
+        raise SettingsError([replace(problem, text=f"{problem.text}; {why}") for problem in hidden])
 
 
 def run_async(work: Callable[[], Awaitable[ExitCode]], settings: "Settings | None" = None) -> NoReturn:
@@ -56,7 +80,20 @@ def _tell(error: SteprelayError, settings: "Settings | None") -> ExitCode:
 
     outlet = settings.outlet if settings else Outlet()
     sys.stderr.write(f"steprelay: {outlet.text(str(error))}\n")
+    if settings and isinstance(error, UnknownId):
+        sys.stderr.write(f"{outlet.text(_where_looked(settings))}\n")
     return code_of_error(error)
+
+
+def _where_looked(settings: "Settings") -> str:
+    """Which store an id was not found in, and how to look into another."""
+    from journal.settings import sqlite_path
+
+    named = settings.store.url is not None
+    by = f"`store` in {settings.path}" if named else "the state folder, since no settings name a `store`"
+    other = "--config FILE looks into the store of other settings"
+    moved = "" if named else "; XDG_STATE_HOME moves the state folder"
+    return f"Looked in {sqlite_path(settings.store)} ({by}). {other}{moved}."
 
 
 def typed(words: str, config: Path | None) -> str:

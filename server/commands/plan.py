@@ -17,6 +17,8 @@ from .options import Config, Output
 from .run import Context, Goal, new_request
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from journal.values import JsonObject
     from server.product import Product
 
@@ -48,7 +50,8 @@ def plan(  # noqa: PLR0913
 
         async with open_product(settings, world=World(), adopts=False) as product:
             made = await make_plan(product, request.goal, request.context)
-            data = await _with_grants(product, made, goal=goal, uses=uses, days=days) if grant else made
+            _warn(made.warnings)
+            data = await _with_grants(product, made.plan, goal=goal, uses=uses, days=days) if grant else made.plan
         text = as_text(data, output)
         if output is None:
             typer.echo(text, nl=False)
@@ -60,6 +63,14 @@ def plan(  # noqa: PLR0913
         return ExitCode.OK
 
     run_async(work, settings)
+
+
+def _warn(warnings: "Iterable[str]") -> None:
+    """On stderr: stdout is for the plan."""
+    from downstream.gate.prompt_text import escaped
+
+    for warning in warnings:
+        typer.echo(f"! {escaped(warning)}", err=True)
 
 
 def _refuse_unseen(output: Path | None) -> None:

@@ -32,7 +32,7 @@ def explain(
 
     Nothing is called. A server is opened only if its tools were never listed and `effects` does not say the class.
     """
-    settings, given = load(config), _arguments(arguments)
+    settings, given = load(config, "nothing"), _arguments(arguments)
 
     async def work() -> ExitCode:
         from downstream.gate.explain import explain as explained
@@ -62,7 +62,7 @@ def hold_to(
 
     Exit code 4 if any does.
     """
-    cases, settings = _cases(file), load(config)
+    cases, settings = _cases(file), load(config, "nothing")
 
     async def work() -> ExitCode:
         from server.known_tools import open_known_tools

@@ -82,7 +82,7 @@ async def _drive(settings: "Settings", request: "Request", manner: "Manner") -> 
     from .driving import drive_here
 
     async with open_product(settings, world=World(), adopts=False) as product:
-        await _check(product, request)
+        request = await _checked(product, request)
         return await drive_here(product, await product.start(request), manner)
 
 
@@ -93,16 +93,32 @@ async def _hand_over(settings: "Settings", request: "Request", manner: "Manner")
 
     if request.plan is not None:
         async with open_product(settings, world=World(), adopts=False) as product:
-            await _check(product, request)
+            request = await _checked(product, request)
     created = await hand_over(settings, request)
     typer.echo(json.dumps(created.to_json(), ensure_ascii=False) if manner.as_json else created.run)
     return ExitCode.OK
 
 
-async def _check(product: "Product", request: "Request") -> None:
-    """Raises PlanError with everything that is wrong with the plan that came with the request."""
-    if request.plan is not None:
-        await product.check(request.plan)
+async def _checked(product: "Product", request: "Request") -> "Request":
+    """The request, having said which of its grants no call of its plan can use, with a warning of each for the run.
+
+    Raises PlanError with everything that is wrong with the plan that came with the request.
+    """
+    if request.plan is None:
+        return request
+    await product.check(request.plan)
+    if not request.grants:
+        return request
+    from downstream.gate.prompt_text import escaped
+    from downstream.servers.catalogue import remembered_tools
+    from server.granting import Granter
+
+    tools = await remembered_tools(product.store.remembered, product.settings.servers)
+    granter = Granter.of(product.settings, tools, product.store.outlet)
+    unfit = granter.unfit(request.plan["steps"], request.grants)
+    for text in unfit:
+        typer.echo(f"! {escaped(product.store.outlet.text(text))}", err=True)
+    return replace(request, warnings=(*request.warnings, *unfit))
 
 
 def new_request(goal: str, context: Path | None) -> "Request":

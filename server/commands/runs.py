@@ -32,7 +32,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    settings = load(config)
+    settings = load(config, "nothing")
 
     async def work() -> ExitCode:
         from journal.runs import RUN_STATUSES
@@ -70,7 +70,7 @@ def show(
 
     Also who drives it, and what it waits for or works on since when.
     """
-    settings = load(config)
+    settings = load(config, "secrets")
     if actions and cost:
         raise UsageProblem("--actions and --cost are two views; ask for one of them at a time")
     if actions:
@@ -134,7 +134,7 @@ def watch(
 
     The exit code is the run's, as of `steprelay run`.
     """
-    settings = load(config)
+    settings = load(config, "secrets")
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store

@@ -78,7 +78,7 @@ def cancel(
 
     What was done so far is kept, and its answer says what was not.
     """
-    settings = load(config)
+    settings = load(config, "nothing")
 
     async def work() -> ExitCode:
         from server.assembly import open_product

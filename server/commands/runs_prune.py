@@ -31,7 +31,7 @@ def prune(
     Kept are the audit, unfinished runs, and runs with a call of which nobody has said whether it was done. Results that
     belong to no run are removed too, and the database is made smaller where no other process is at work.
     """
-    settings = load(config)
+    settings = load(config, "nothing")
     days = _days(settings, older_than)
 
     async def work() -> ExitCode:

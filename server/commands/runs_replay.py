@@ -21,7 +21,7 @@ def replay(run_id: RunId, config: Config = None, as_json: AsJson = False) -> Non
     No model and no tool server is asked, and nothing is changed. Exit code 0: the same came out and the record is as it
     was written; 4: not, and each difference is printed.
     """
-    settings = load(config)
+    settings = load(config, "secrets")
 
     async def work() -> ExitCode:
         from server.opened_store import open_settings_store

@@ -30,7 +30,7 @@ def export(
 
     Secrets that the settings name are taken out. `runs import` reads the file, in any store.
     """
-    settings = load(config)
+    settings = load(config, "secrets")
 
     async def work() -> ExitCode:
         from journal.archive.transfer import collected, content_of, pieces
@@ -58,7 +58,7 @@ def import_(
 
     It is read-only: nothing drives, resumes or decides it.
     """
-    settings = load(config)
+    settings = load(config, "nothing")
 
     async def work() -> ExitCode:
         from journal.archive.bundle import BadBundle, read_bundle

@@ -24,7 +24,10 @@ ServerName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="A se
 
 
 def list_(config: Config = None, as_json: AsJson = False) -> None:
-    """List the tool servers, having tried to open each."""
+    """List the tool servers, having tried to open each.
+
+    Exit code 3 if there is nothing that can be used because of servers that are unavailable.
+    """
     settings = load(config)
 
     async def work() -> ExitCode:
@@ -36,7 +39,9 @@ def list_(config: Config = None, as_json: AsJson = False) -> None:
             typer.echo(json.dumps({"servers": [asdict(line) for line in lines]}, ensure_ascii=False))
         else:
             _write_servers(lines)
-        return ExitCode.OK
+        states = {line.state for line in lines}
+        # As `doctor` says of the same servers: a run could call nothing.
+        return ExitCode.SETTINGS if "unavailable" in states and "open" not in states else ExitCode.OK
 
     run_async(work, settings)
 

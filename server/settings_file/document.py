@@ -28,6 +28,19 @@ class Problem:
         return f"{where if self.path else ''}{self.text}"
 
 
+@dataclass(frozen=True)
+class Gap:
+    """A text that stands there as it was written, since variables in it, by `names`, have no value; `problem` says so.
+
+    With `hides`, the value is a secret that a tool server gets, and may stand in what runs kept.
+    """
+
+    problem: Problem
+    place: Place
+    names: tuple[str, ...]
+    hides: bool
+
+
 def by_line(problems: Iterable[Problem]) -> list[Problem]:
     """In the order of the files."""
     return sorted(problems, key=lambda problem: (str(problem.path), problem.line or 0))

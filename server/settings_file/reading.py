@@ -7,7 +7,7 @@ from pathlib import Path
 from journal.settings import Secret, is_secret_name
 from journal.values import Json
 
-from .document import Problem, named
+from .document import Gap, Problem, named
 from .located import Located, Place, is_list, is_map
 from .variables import VariableError, expand
 
@@ -19,9 +19,12 @@ class Reading:
     located: Located
     environ: Mapping[str, str]
     path: Path | None = None
+    keeps_gaps: bool = False
+    """Whether a text without a value is kept as it is written, and is no problem; the store's is one always."""
     problems: list[Problem] = field(default_factory=list[Problem])
     unset: set[Place] = field(default_factory=set[Place])
     """Texts whose variables have no value; what else is wrong with them can't be told."""
+    gaps: list[Gap] = field(default_factory=list[Gap])
     warnings: list[str] = field(default_factory=list[str])
     found: dict[str, str] = field(default_factory=dict[str, str])
     """Secret values, each with the first name it was met under."""
@@ -38,6 +41,18 @@ class Reading:
         server = str(place[1]) if len(place) > 1 and place[0] == "mcpServers" else None
         self.problems.append(Problem(text, self.path, line or self.located.line_of(place), server))
 
+    def _no_value(self, place: Place, error: VariableError, *, is_secret: bool) -> None:
+        """A text whose variables have no value: a problem, or a gap where those are kept."""
+        self.unset.add(place)
+        text = f"{named(place)}: {error}"
+        if not self.keeps_gaps or place[0] == "store":
+            self.problem(place, text)
+            return
+        server = _server_of(place)
+        hides = server is not None and (is_secret or any(map(is_secret_name, error.names)))
+        problem = Problem(text, self.path, self.located.line_of(place), server)
+        self.gaps.append(Gap(problem, place, error.names or (named(place),), hides))
+
     def settings_problem(self, place: Place, text: str) -> None:
         """Something wrong with the settings as a whole, wherever it stands."""
         self.problems.append(Problem(text, self.path, self.located.line_of(place)))
@@ -51,6 +66,7 @@ class Reading:
         key = str(place[-1])
         is_named = place[-2:-1] in (("env",), ("headers",)) and is_secret_name(key)
         is_secret_field = key in ("api_key", "client_secret") or is_named
+        is_secret_place = is_secret_field or bool({"headers", "auth"} & set(place))
         if is_secret_field and isinstance(node, int | float):
             # Handed on as text, so that it is one for us too.
             self.secret(key, str(node), place)
@@ -59,11 +75,10 @@ class Reading:
         try:
             text = expand(node, self.environ)
         except VariableError as error:
-            self.unset.add(place)
-            self.problem(place, f"{named(place)}: {error}")
+            self._no_value(place, error, is_secret=is_secret_place)
             return node
         for name in text.taken:
-            if is_secret_field or {"headers", "auth"} & set(place) or is_secret_name(name):
+            if is_secret_place or is_secret_name(name):
                 self.secret(name, self.environ[name], place)
         if is_secret_field and text.text and not text.has_default:
             # Of `Authorization: Bearer VALUE`, only the value is secret.
@@ -75,7 +90,7 @@ class Reading:
 
         Another server's secret of the same name has the server in its name, so that a placeholder means one value.
         """
-        server = str(place[1]) if len(place) > 1 and place[0] in ("mcpServers", "server_options") else None
+        server = _server_of(place)
         if value not in self.found and name in self.found.values():
             name = f"{name} of {server}" if server else name
         name = self.found.setdefault(value, name)
@@ -85,3 +100,8 @@ class Reading:
     @property
     def secrets(self) -> tuple[Secret, ...]:
         return tuple(Secret(name, value) for value, name in self.found.items())
+
+
+def _server_of(place: Place) -> str | None:
+    """The server, as written, in whose entry or options a place lies."""
+    return str(place[1]) if len(place) > 1 and place[0] in ("mcpServers", "server_options") else None

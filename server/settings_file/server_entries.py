@@ -135,7 +135,7 @@ def _prepare(entry: JsonObject, place: Place, reading: Reading) -> JsonObject:
     kept = {key: item for key, item in entry.items() if key not in HOST_KEYS}
     prepared: JsonObject = reading.expanded(kept, place)
     env_file, env = prepared.get("envFile"), prepared.get("env", {})
-    if isinstance(env_file, str) and is_map(env):
+    if isinstance(env_file, str) and is_map(env) and (*place, "envFile") not in reading.unset:
         prepared["env"] = {**_read_env_file(env_file, (*place, "envFile"), reading), **env}
     return prepared
 

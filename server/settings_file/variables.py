@@ -1,7 +1,7 @@
 """`${VAR}`, `${VAR:-default}` and `${env:VAR}` in texts of the settings."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from journal.errors import SteprelayError
@@ -11,7 +11,11 @@ _ASKED = re.compile(r"\$\{(?:input|command|promptString):[^}]*\}")
 
 
 class VariableError(SteprelayError):
-    """A reference that has no value here."""
+    """A reference that has no value here; `names` are the variables that are not set."""
+
+    def __init__(self, text: str, names: Iterable[str] = ()) -> None:
+        self.names = tuple(names)
+        super().__init__(text)
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,10 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
 
     expanded = _REFERENCE.sub(value, text)
     if missing:
-        names = ", ".join(dict.fromkeys(missing))
-        raise VariableError(f"variable {names} is not set; set it, or write ${{{missing[0]}:-default}}")
+        names = tuple(dict.fromkeys(missing))
+        raise VariableError(
+            f"variable {', '.join(names)} is not set; set it, or write ${{{names[0]}:-default}}", names=names
+        )
     return Expanded(expanded, frozenset(taken), has_default)
 
 

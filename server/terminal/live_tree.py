@@ -12,7 +12,7 @@ from rich.text import Text
 from downstream.gate.prompt_text import escaped
 from journal.steps import StepRow
 from journal.values import Json, JsonObject
-from server.views.words import MARKS, cost, duration, go_ahead, one_line, tokens
+from server.views.words import MARKS, cost, duration, go_ahead, is_about_servers, one_line, tokens
 
 from .follow import Snapshot
 
@@ -65,6 +65,8 @@ class LiveTree:
     def lines(self, now: Snapshot, *, width: int, spinner: Text) -> Iterator[Text]:
         """The tree, line by line; `spinner` marks what runs."""
         yield _head(now, width)
+        for warning in filter(is_about_servers, now.run.warnings):
+            yield Text(f"   ! {escaped(one_line(warning))}", style="yellow")
         steps = [step for step in now.steps if not (step.dropped and step.status in _NEVER_RAN)]
         for step in steps:
             last = step is steps[-1]

@@ -8,7 +8,7 @@ import typer
 from downstream.gate.prompt_text import escaped
 from journal.events import Event
 from journal.values import JsonObject
-from server.views.words import MARKS, one_line
+from server.views.words import MARKS, is_about_servers, one_line
 
 from .follow import Snapshot
 
@@ -88,6 +88,12 @@ def _revised(event: Event, titles: dict[str, str]) -> Told:
     return [_line("↻", "plan", f"{data.get('decision')}{changes}: {data.get('reason') or ''}")]
 
 
+def _warned(event: Event, titles: dict[str, str]) -> Told:
+    """Only what explains the lines that follow; all warnings are told at the end."""
+    text = str(event.data.get("text"))
+    return [_line("!", "tools", text)] if is_about_servers(text) else []
+
+
 def _budget(event: Event, titles: dict[str, str]) -> Told:
     data = event.data
     return [
@@ -106,4 +112,5 @@ _TELL: dict[str, Callable[[Event, dict[str, str]], Told]] = {
     "action.decided": _decided,
     "revision.made": _revised,
     "budget.refused": _budget,
+    "warning": _warned,
 }

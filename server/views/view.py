@@ -178,9 +178,10 @@ def _message(run: Run, steps: Sequence[StepRow], now: _Standing) -> str:
         return f"Run {run.id} {_awaited(now.actions, vouched=now.vouched)}."
     if run.status == "planning":
         return f"Run {run.id} is being planned, or waits for its turn."
-    done = sum(step.ended_at is not None for step in steps)
+    own = [step for step in steps if not step.dropped]
+    done = sum(step.ended_at is not None for step in own)
     waits = f", and {_named(now.actions)} waits for a decision" if now.actions else ""
-    return f"Run {run.id} is at work: {done} of {len(steps)} steps have ended{waits}."
+    return f"Run {run.id} is at work: {done} of {len(own)} steps have ended{waits}."
 
 
 def _awaited(actions: Sequence[Action], *, vouched: bool) -> str:

@@ -1,11 +1,13 @@
 """Marks, amounts and times in the words of the command line."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from journal.ledger import Usage
 
 if TYPE_CHECKING:
     from journal.actions import Action
+    from journal.steps import StepRow
 
     from .run_view import ActionView
 
@@ -51,9 +53,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def steps_done(steps: "Iterable[StepRow]") -> str:
+    """`3 of 4 steps`: of the plan as it is now; how many a revision took out of it comes after."""
+    every = list(steps)
+    own = [step for step in every if not step.dropped]
+    dropped = len(every) - len(own)
+    done = sum(step.status == "succeeded" for step in own)
+    return f"{done} of {counted(len(own), 'step')}{f' ({dropped} more dropped by revisions)' if dropped else ''}"
+
+
 def ended_as(status: str, reason: str | None) -> str:
     """The status, and why the run ended so where that says more."""
     return status if reason in (None, "done", status) else f"{status} ({reason})"
+
+
+def is_about_servers(warning: str) -> bool:
+    """Whether a warning of a run says that a tool server is missing, which explains much of what comes after."""
+    return warning.startswith("tool server ") and " is left out: " in warning
 
 
 def go_ahead(action: "Action | ActionView", action_id: str) -> str:

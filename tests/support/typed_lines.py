@@ -1,9 +1,10 @@
 """Lines that somebody has typed, for questions asked in this process."""
 
 import os
+import pty
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 
 
 @contextmanager
@@ -18,3 +19,17 @@ def typed(*lines: str) -> Generator[None]:
             yield
         finally:
             sys.stdin = before
+
+
+@contextmanager
+def at_a_terminal(line: str) -> Generator[int]:
+    """This line typed at a pseudo-terminal, which stdin and stdout are; gives the descriptor to read what is said."""
+    ours, theirs = pty.openpty()
+    os.write(ours, f"{line}\n".encode())
+    before = sys.stdin
+    try:
+        with os.fdopen(theirs) as sys.stdin, os.fdopen(os.dup(theirs), "w") as out, redirect_stdout(out):
+            yield ours
+    finally:
+        sys.stdin = before
+        os.close(ours)
