@@ -87,9 +87,10 @@ def load_settings(
 ) -> Settings:
     """The settings of a found file, or the defaults.
 
-    Raises SettingsError with everything that is wrong; with `lenient`, a server whose entry is broken is turned off
-    with a warning, and only problems of the rest raise. With `with_gaps`, for those who open no server and ask no
-    model, a variable that is not set is one of `gaps` and nothing wrong, save in `store`.
+    Raises SettingsError with everything that is wrong, UntrustedSettings for a project file that changed since it was
+    found; with `lenient`, a server whose entry is broken is turned off with a warning, and only problems of the rest
+    raise. With `with_gaps`, for those who open no server and ask no model, a variable that is not set is one of `gaps`
+    and nothing wrong, save in `store`.
     """
     located = read_document(found.path) if found.path else Located({})
     reading = Reading(located, environ, found.path, keeps_gaps=with_gaps, warnings=list(found.warnings))
@@ -115,6 +116,9 @@ def load_settings(
     own_workers = (*(WorkerSettings(**dict(entry)) for entry in file.workers), *from_files)
     _note_secrets(file, reading)
     reading.warnings += _unknown_servers(file, own_workers, names)
+    # Its trust was looked at before; what was read since may be another file.
+    if found.source == "project" and found.path is not None and not is_trusted(found.path):
+        raise UntrustedSettings(found.path)
     return _put_together(file, own_workers, names=names, reading=reading)
 
 
