@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -21,7 +20,6 @@ from server.settings import (
     find_settings,
     hash_of,
     is_trusted,
-    load_settings,
     trust_file,
     what_it_runs,
 )
@@ -87,29 +85,6 @@ def test_a_project_file_counts_only_once_trusted(tmp_path: Path, project: Path) 
     assert find_settings(None, environ={}, cwd=tmp_path) == Found(project, "project")
     record = state_folder() / "trusted.json"
     assert record.stat().st_mode & 0o777 == 0o600
-
-
-class Meddling(dict[str, str]):
-    """Variables, and somebody who changes the file while they are looked up."""
-
-    def __init__(self, project: Path) -> None:
-        super().__init__()
-        self.project = project
-
-    def get(self, key: str, default: object = None) -> Any:
-        self.project.write_text("mcpServers: {a: {command: other}}\n")
-        return super().get(key, default)
-
-
-def test_a_file_that_changes_between_the_look_at_its_trust_and_its_reading_is_not_used(
-    tmp_path: Path, project: Path
-) -> None:
-    project.write_text("mcpServers: {a: {command: '${COMMAND:-true}'}}\n")
-    trust_file(project)
-    found = find_settings(None, environ={}, cwd=tmp_path)
-    assert load_settings(found, environ={}).servers[0].command == "true"
-    with pytest.raises(UntrustedSettings):
-        load_settings(found, environ=Meddling(project))
 
 
 @pytest.mark.parametrize(
