@@ -1,5 +1,8 @@
 """One worker in place of a plan: a goal that a worker can reach by reading goes to it in the user's own words."""
 
+import json
+from collections.abc import Sequence
+
 from downstream.json_shape import is_array, is_object
 from executors.settings import REVIEWER
 from executors.step import WorkerStep
@@ -45,19 +48,41 @@ def spelled_out(reply: JsonObject, run: Run, bounds: Bounds) -> JsonObject:
     """The plan that is meant by a reply which names the one worker that is to do it all, else the reply.
 
     Steps of that worker beside its name, and texts made of what it finds, say the same at greater length; with any
-    other step the steps count. Raises PlanError for a worker that may not be named in place of steps.
+    other step, or one whose result is to be reviewed, the steps count. Raises PlanError for a worker that may not be
+    named in place of steps.
     """
-    name: Json = reply.get("alone")
-    steps: Json = reply.get("steps") or []
-    if name in readers(bounds) and is_array(steps) and all(_adds_nothing(step, name) for step in steps):
+    may = readers(bounds)
+    name, steps = _named(reply.get("alone"), may), _steps(reply)
+    if name in may and is_array(steps) and all(_adds_nothing(step, name) for step in steps):
         return {"steps": [whole_goal(run, name).model_dump(mode="json", exclude_none=True)]}
     if name and name != NOBODY and not steps:
-        may = ", ".join(readers(bounds)) or "none here"
-        raise PlanError([f"`alone` is {name!r}, which no worker is that only reads ({may}); write `steps`"])
-    # Where nothing stands in them, the reader of replies has left them out.
-    no_steps: JsonObject = {"steps": []}
-    return no_steps | reply
+        there = ", ".join(may) or "none here"
+        raise PlanError([f"`alone` is {name!r}, which no worker is that only reads ({there}); write `steps`"])
+    return reply | {"steps": steps}
+
+
+def _named(written: Json, may: Sequence[str]) -> Json:
+    """Who is meant: a list of one name, and a name in other letters, can mean one only."""
+    name: Json = written[0] if is_array(written) and len(written) == 1 else written
+    small = name.strip().lower() if isinstance(name, str) else name
+    return small if small in (*may, NOBODY) else written
+
+
+def _steps(reply: JsonObject) -> Json:
+    """The steps of a reply. A text is read as the list that it writes down, or beside a name as a word for none."""
+    steps: Json = reply.get("steps") or []
+    if not isinstance(steps, str):
+        return steps
+    if not steps.strip().startswith("["):
+        return [] if reply.get("alone") else steps
+    try:
+        return json.loads(steps)
+    except (ValueError, RecursionError):
+        return steps
 
 
 def _adds_nothing(step: Json, worker: Json) -> bool:
-    return is_object(step) and (step.get("worker") == worker or step.get("kind") == "compose")
+    if not is_object(step) or step.get("kind") not in ("worker", "compose", None):
+        # A call may carry a worker's name too, where every field has to be filled in.
+        return False
+    return step.get("kind") == "compose" or (_named(step.get("worker"), [worker]) == worker and not step.get("review"))

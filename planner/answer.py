@@ -46,13 +46,15 @@ class Result:
 class Picture:
     """What an answer is made of: every step that the run's plan had, with what became of it.
 
-    `replaced` are those that a revision dropped and whose end does not count; `unended` those without an outcome.
-    `cut_short` says by which limit the run was, if one ended it.
+    `replaced` are those that a revision dropped and whose end does not count; `left_out` are required ones that it
+    dropped before they ended, with nothing in their place; `unended` those without an outcome. `cut_short` says by
+    which limit the run was, if one ended it.
     """
 
     goal: str
     steps: tuple[tuple[AnyStep, Outcome | None], ...]
     replaced: frozenset[str] = frozenset()
+    left_out: tuple[AnyStep, ...] = ()
     unended: Mapping[str, Unended] = field(default_factory=dict[str, Unended])
     cut_short: str = ""
 
@@ -65,7 +67,8 @@ class Picture:
         gone = frozenset(progress.every) - frozenset(progress.plan.by_id) - frozenset(unended)
         steps = [(step, progress.outcomes.get(id_)) for id_, step in progress.every.items()]
         told = tuple((step, outcome) for step, outcome in steps if step.id not in gone or outcome is not None)
-        return cls(goal, told, gone - frozenset(progress.counting), unended, cut_short)
+        left_out = tuple(step for step in progress.left_out if step.id not in unended)
+        return cls(goal, told, gone - frozenset(progress.counting), left_out, unended, cut_short)
 
     def status(self, step: AnyStep, outcome: Outcome | None) -> str:
         """What became of a step, in a few words."""
@@ -127,14 +130,23 @@ def _result(picture: Picture, text: str, caveats: Sequence[str]) -> Result:
 
 
 def _undone(picture: Picture) -> list[str]:
-    """Which steps and workers did not succeed, if any; then also which did."""
-    counted = [(step, outcome) for step, outcome in picture.steps if step.id not in picture.replaced]
-    bad = [(step, outcome) for step, outcome in counted if outcome is None or outcome.status != "succeeded"]
-    if not bad:
-        return []
-    good = [_name(step) for step, outcome in counted if outcome is not None and outcome.status == "succeeded"]
-    told = ", ".join(f"{_name(step)}: {picture.status(step, outcome)}" for step, outcome in bad)
-    return [f"Steps that did not succeed: {told}.", f"Steps that succeeded: {', '.join(good) or 'none'}."]
+    """Which steps and workers did not succeed, if any; then also which did. And what revisions took out of the plan."""
+    good: list[str] = []
+    bad: list[str] = []
+    gone: list[str] = []
+    for step, outcome in picture.steps:
+        if outcome is not None and outcome.status == "succeeded":
+            good.append(_name(step))
+        else:
+            into = gone if step.id in picture.replaced else bad
+            into.append(f"{_name(step)}: {picture.status(step, outcome)}")
+    notes = {
+        "Steps that did not succeed": bad,
+        "Steps that succeeded": (good or ["none"]) if bad else [],
+        "Steps that did not succeed and that a revision dropped": gone,
+        "Steps that a revision dropped before they ended": [_name(step) for step in picture.left_out],
+    }
+    return [f"{said}: {', '.join(steps)}." for said, steps in notes.items() if steps]
 
 
 def _name(step: AnyStep) -> str:

@@ -10,7 +10,7 @@ from journal.canonical import digest
 from journal.values import Json, JsonObject
 
 from .checker import Bounds, check_plan
-from .plan import AnyStep, PlanError
+from .plan import AnyStep, PlanError, some
 from .progress import BLOCKING, Change, Decision, Progress
 from .reading import read_texts
 
@@ -79,7 +79,7 @@ def _drop_errors(drop: Iterable[str], ground: Ground) -> Iterable[str]:
     for id_ in drop:
         status = "running" if id_ in ground.running else ground.statuses.get(id_)
         if status is None:
-            yield f"there is no step {id_!r} to drop; the plan has {', '.join(ground.statuses)}"
+            yield f"there is no step {id_!r} to drop; the plan has {some(ground.statuses)}"
         elif status not in _DROPPABLE:
             yield f"step {id_!r} is {status} and can't be dropped; leave it out of `drop`"
 

@@ -11,9 +11,12 @@ from executors.tools_of_step import find_tool, tools_of_worker
 from journal.values import Json
 
 from .arguments import argument_errors, output_errors
-from .plan import AnyStep, Plan, PlanError, graph_errors
+from .plan import NAMED, AnyStep, Plan, PlanError, graph_errors
 from .reading import Known, closest, read_step
 from .references import referenced_steps
+
+_LOOKED_AT = 100
+"""Of more steps than are allowed so many are looked at, so that a plan without end takes no time without end."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,25 @@ def check_plan(data: Json, bounds: Bounds) -> Plan:
     if not is_array(raw):
         raise PlanError(['a plan is an object with a list of steps: {"steps": [{"id": …, "kind": …}]}'])
     errors: list[str] = []
+    looked_at = raw
     if len(raw) + len(bounds.kept) > bounds.max_steps:
         kept = f" besides {len(bounds.kept)} that stay" if bounds.kept else ""
         errors.append(f"{len(raw)} steps{kept} are too many; budget.steps allows {bounds.max_steps}, so join some")
+        looked_at = raw[: max(_LOOKED_AT, bounds.max_steps)]
+    added, found = _read(looked_at, bounds, known=_known(raw, bounds))
+    errors += found
+    # What hangs together can't be told without the steps that nobody looked at.
+    if len(looked_at) == len(raw) and (added or not raw):
+        errors += graph_errors((*bounds.kept, *added))
+    if errors:
+        raise PlanError(errors)
+    return Plan((*bounds.kept, *added))
+
+
+def _read(raw: Sequence[Json], bounds: Bounds, *, known: Known) -> tuple[list[AnyStep], list[str]]:
+    """The steps, as far as they can be read, and what is wrong with each by itself."""
     added: list[AnyStep] = []
-    known = _known(raw, bounds)
+    errors: list[str] = []
     for number, item in enumerate(raw, 1):
         step, problems = read_step(item, number, known=known)
         errors += problems
@@ -60,10 +77,7 @@ def check_plan(data: Json, bounds: Bounds) -> Plan:
             step = _with_full_names(step, bounds)
             errors += _step_errors(step, bounds)
             added.append(step)
-    errors += graph_errors((*bounds.kept, *added)) if added or not raw else []
-    if errors:
-        raise PlanError(errors)
-    return Plan((*bounds.kept, *added))
+    return added, errors
 
 
 def check_given_plan(data: Json, bounds: Bounds) -> Plan:
@@ -131,11 +145,16 @@ def _worker_errors(step: WorkerStep, bounds: Bounds) -> Iterator[str]:
     if worker is None:
         yield f"step {step.id!r}: unknown worker {step.worker!r}; {closest(step.worker, bounds.workers)}"
     own = tools_of_worker(worker, bounds.tools) if worker is not None else bounds.tools
-    for name in step.tools or ():
-        if (tool := find_tool(name, bounds.tools)) is None:
-            near = closest(name, [tool.full_name for tool in own])
-            yield f"step {step.id!r}: unknown tool {name!r}; {near}"
-        elif tool not in own:
+    found = {name: find_tool(name, bounds.tools) for name in step.tools or ()}
+    unknown = [name for name, tool in found.items() if tool is None]
+    for name in unknown[:NAMED]:
+        yield f"step {step.id!r}: unknown tool {name!r}; {closest(name, [tool.full_name for tool in own])}"
+    if len(unknown) > NAMED:
+        yield f"step {step.id!r}: {len(unknown) - NAMED} more of its tools are unknown"
+    for name, tool in found.items():
+        if tool is None:
+            continue
+        if tool not in own:
             yield f"step {step.id!r}: worker {step.worker!r} may not use {name!r}; {_who_may(tool, bounds)}"
         elif bounds.denied(tool):
             yield f"step {step.id!r}: the policy never allows {name!r}; do without it"

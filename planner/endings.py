@@ -1,11 +1,12 @@
 """How a run ends: its status, why, and one or two sentences of ours about it (DESIGN section 9)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from journal.runs import RunStatus, StopReason
 
+from .plan import AnyStep
 from .progress import Progress
 
 Cause: TypeAlias = Literal["course", "cancelled", "deadline", "plan_refused", "no_plan", "no_replay"]
@@ -51,7 +52,8 @@ def end_of(progress: Progress | None, close: Close, *, revisions: int) -> End:
     if close.cause == "course" and all(status == "succeeded" for status in statuses):
         return _end(progress, "succeeded", "done", _done(progress))
     status: RunStatus = "partial" if progress is not None and _has_something(progress) else "failed"
-    return _end(progress, status, "error", f"{_ERRORS.get(close.cause, _NOT_ALL)} {close.why}")
+    lacks = _NOT_ALL if progress is None or progress.required() else _NONE
+    return _end(progress, status, "error", f"{_ERRORS.get(close.cause, lacks)} {close.why}")
 
 
 def cut_short(progress: Progress | None, close: Close) -> str:
@@ -64,11 +66,12 @@ def cut_short(progress: Progress | None, close: Close) -> str:
 
 def _done(progress: Progress | None) -> str:
     outcomes = [] if progress is None else list(progress.outcomes.values())
-    if any(outcome.status != "succeeded" for outcome in outcomes):
-        return "Every step that was needed succeeded."
-    used = any(outcome.sources or outcome.effects or outcome.failed_calls for outcome in outcomes)
     # Whatever the models of such a run say that they did.
-    return "" if used else "No tool was called, so nothing was looked up or changed."
+    if not any(outcome.sources or outcome.effects for outcome in outcomes):
+        called = any(outcome.failed_calls for outcome in outcomes)
+        return _NO_RESULT if called else "No tool was called, so nothing was looked up or changed."
+    whole = all(outcome.status == "succeeded" for outcome in outcomes)
+    return "" if whole else "Every step that was needed succeeded."
 
 
 def _from_outside(progress: Progress | None, close: Close) -> End | None:
@@ -86,6 +89,8 @@ def _end(progress: Progress | None, status: RunStatus, stop_reason: StopReason, 
 
 
 _NOT_ALL = "Not every step that was needed succeeded."
+_NONE = "Every step was optional, and none succeeded."
+_NO_RESULT = "No call of a tool gave a result."
 _ERRORS: dict[Cause, str] = {
     "no_plan": "There is no plan for this goal.",
     "no_replay": "The run cannot be replayed with the present settings and release, so it ended with what it had.",
@@ -93,10 +98,11 @@ _ERRORS: dict[Cause, str] = {
 
 
 def _statuses(progress: Progress | None) -> list[str | None]:
-    """What became of each step that counts."""
+    """What became of each step that counts. Where all are optional, one that succeeded is needed all the same."""
     if progress is None:
         return [None]
-    return [None if outcome is None else outcome.status for _, outcome in progress.required()]
+    required: list[str | None] = [None if outcome is None else outcome.status for _, outcome in progress.required()]
+    return required or ["succeeded" if _succeeded(progress.plan.steps, progress) else None]
 
 
 def _halted_by(progress: Progress | None) -> str | None:
@@ -127,6 +133,10 @@ def _has_something(progress: Progress) -> bool:
 def _count(progress: Progress | None) -> str:
     if progress is None:
         return ""
-    steps = progress.plan.steps
-    done = sum(1 for step in steps if (o := progress.outcomes.get(step.id)) is not None and o.status == "succeeded")
-    return f"{done} of {len(steps)} {'step' if len(steps) == 1 else 'steps'} succeeded."
+    steps = (*progress.counting.values(), *progress.plan.steps)
+    return f"{_succeeded(steps, progress)} of {len(steps)} {'step' if len(steps) == 1 else 'steps'} succeeded."
+
+
+def _succeeded(steps: Iterable[AnyStep], progress: Progress) -> int:
+    """How many of these steps did."""
+    return sum(1 for step in steps if (o := progress.outcomes.get(step.id)) is not None and o.status == "succeeded")

@@ -1,24 +1,38 @@
 """A plan: steps that are known to fit together. One that does not cannot be constructed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from executors.step import CallStep, ComposeStep, WorkerStep
+from executors.wording import cut
 from journal.errors import SteprelayError
 from journal.values import JsonObject
 
 from .references import referenced_steps
 
 AnyStep: TypeAlias = CallStep | WorkerStep | ComposeStep
+NAMED = 12
+"""So many names of a kind are listed in one error, or about one step; more would only hide what is wrong."""
+_TOLD, _LONGEST = 40, 1_000
 
 
 class PlanError(ValueError, SteprelayError):
-    """A plan that may not run; `errors` lists everything that is wrong with it, each with its way out."""
+    """A plan that may not run; `errors` lists everything that is wrong with it, each with its way out.
+
+    `told` are those that its writer is told of: the first ones, and how many there are besides.
+    """
 
     def __init__(self, errors: Iterable[str]) -> None:
-        self.errors = tuple(errors)
-        super().__init__("\n".join(["the plan is not valid:", *(f"- {error}" for error in self.errors)]))
+        self.errors = tuple(cut(error, _LONGEST) for error in errors)
+        more = len(self.errors) - _TOLD
+        self.told = (
+            *self.errors[:_TOLD],
+            *([f"and {more} more {'error' if more == 1 else 'errors'}"] if more > 0 else []),
+        )
+        super().__init__("\n".join(["the plan is not valid:", *(f"- {error}" for error in self.told)]))
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,18 @@ def with_implied_needs(step: AnyStep) -> AnyStep:
     return step.model_copy(update={"needs": (*step.needs, *dict.fromkeys(implied))}) if implied else step
 
 
+def some(names: Collection[str]) -> str:
+    """These names, or the first of them and how many there are besides."""
+    more = len(names) - NAMED
+    return ", ".join([*islice(names, NAMED), *([f"and {more} more"] if more > 0 else [])])
+
+
 def graph_errors(steps: Sequence[AnyStep]) -> list[str]:
     """Everything that is wrong with the way these steps hang together."""
     if not steps:
         return ["the plan has no step; it needs at least one"]
     ids = [step.id for step in steps]
-    twice = sorted({id_ for id_ in ids if ids.count(id_) > 1}) if len(set(ids)) < len(ids) else []
+    twice = sorted(id_ for id_, times in Counter(ids).items() if times > 1)
     errors = [f"step id {id_!r} is used more than once; give each step an id of its own" for id_ in twice]
     needs = {step.id: step.needs for step in steps}
     for step in steps:
@@ -70,11 +90,13 @@ def graph_errors(steps: Sequence[AnyStep]) -> list[str]:
 
 
 def _need_errors(step: AnyStep, needs: Mapping[str, Sequence[str]]) -> list[str]:
+    unknown = [need for need in step.needs if need not in needs]
     errors = [
-        f"step {step.id!r} needs {need!r}, which is no step of the plan; it has: {', '.join(needs)}"
-        for need in step.needs
-        if need not in needs
+        f"step {step.id!r} needs {need!r}, which is no step of the plan; it has: {some(needs)}"
+        for need in unknown[:NAMED]
     ]
+    if len(unknown) > NAMED:
+        errors.append(f"step {step.id!r} needs {len(unknown) - NAMED} more that are no steps of the plan")
     if step.id in step.needs:
         errors.append(f"step {step.id!r} needs itself; take that need out")
     if isinstance(step, CallStep):

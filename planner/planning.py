@@ -38,7 +38,6 @@ TRIES = 3
 """The planner is asked once and gets errors back at most twice."""
 _SHORTEST = 1_000
 """Tokens in which a small plan can be written; where less is left the planner is not asked."""
-_ERRORS = 40
 _HOPELESS: frozenset[str] = frozenset({"auth", "quota", "rate", "overload", "transport", "timeout", "script", "price"})
 """Failures of the planner's model with which a worker of the same model would hardly fare better."""
 _STEPS: TypeAdapter[tuple[AnyStep, ...]] = TypeAdapter(tuple[Step, ...])
@@ -199,7 +198,7 @@ async def _checked(journal: RunJournal, reply: JsonObject, bounds: Bounds, *, nu
     try:
         return check_plan(spelled_out(reply, journal.run, bounds), bounds)
     except PlanError as error:
-        refused = list(error.errors)
+        refused = list(error.told)
     rejected = NewEvent("plan.rejected", {"attempt": number, "errors": refused})
     await journal.record(key, meaning, refused, events=[rejected])
     return refused
@@ -250,6 +249,5 @@ def _more(left_out: int) -> str:
 
 
 def _errors_text(errors: Sequence[str]) -> str:
-    listed = "\n".join(f"- {error}" for error in errors[:_ERRORS])
-    more = f"\n… and {len(errors) - _ERRORS} more" if len(errors) > _ERRORS else ""
-    return f"This plan can't run:\n{listed}{more}\nHand it in again in full, with all of this put right."
+    listed = "\n".join(f"- {error}" for error in errors)
+    return f"This plan can't run:\n{listed}\nHand it in again in full, with all of this put right."

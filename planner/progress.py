@@ -1,6 +1,6 @@
 """Where a run stands, as its recorded history tells it: changed by entries of that history only, without any I/O."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Literal, TypeAlias
@@ -54,16 +54,16 @@ class Change:
 class Progress:
     """The plan as revised so far and what became of its steps.
 
-    `every` are all steps that the run's plan ever had, in the order of their positions; `counting` are dropped required
-    steps whose bad end still counts; `pending` is a revision (with its number) that waits for a person; `leaving` are
-    steps about to be dropped.
+    `every` are all steps that the run's plan ever had, in the order of their positions; `dropped` are the required ones
+    that a revision took out, each with the steps that came for it; `pending` is a revision (with its number) that waits
+    for a person; `leaving` are steps about to be dropped.
     """
 
     plan: Plan
     every: dict[str, AnyStep] = field(default_factory=dict[str, AnyStep])
     first: frozenset[str] = frozenset()
     outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
-    counting: dict[str, AnyStep] = field(default_factory=dict[str, AnyStep])
+    dropped: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     version: int = 1
     asks: int = 0
     revisions: int = 0
@@ -106,7 +106,7 @@ class Progress:
     def reopen(self, generation: int) -> None:
         """The run goes on after its end: what a budget cut short is tried again."""
         self.reopened, self.halt, self.unrewarded = generation, None, 0
-        for id_ in self.limited:
+        for id_ in self.limited.intersection(self.plan.by_id):
             self.outcomes.pop(id_, None)
         self.limited.clear()
 
@@ -140,11 +140,8 @@ class Progress:
             self._rebuild(Change("revise", drop=drop, add=change.add))
 
     def _rebuild(self, change: Change) -> None:
-        replaces = any(not step.optional for step in change.add)
-        for id_ in change.drop:
-            step, outcome = self.every[id_], self.outcomes.get(id_)
-            if outcome is not None and not step.optional and not replaces:
-                self.counting[id_] = step
+        required = [self.every[id_] for id_ in change.drop if not self.every[id_].optional]
+        self.dropped |= {step.id: tuple(new.id for new in change.add if _may_replace(new, step)) for step in required}
         kept = [step for step in self.plan.steps if step.id not in change.drop]
         # Of now, not of when the step starts: a replay has to find the same.
         self._words |= dict.fromkeys((step.id for step in change.add), self._read_so_far())
@@ -209,7 +206,27 @@ class Progress:
         unknown = not outcome.origins and self.every[outcome.step].kind == "worker"
         return WORST if unknown else outcome.origins
 
-    def required(self) -> Iterable[tuple[AnyStep, Outcome | None]]:
+    @property
+    def counting(self) -> dict[str, AnyStep]:
+        """Dropped required steps whose bad end still counts, since nothing that could do their work came for them."""
+        return {id_: self.every[id_] for id_ in self.dropped if id_ in self.outcomes and not self._is_replaced(id_)}
+
+    @property
+    def left_out(self) -> list[AnyStep]:
+        """Required steps that were dropped before they ended, with nothing in their place."""
+        return [self.every[id_] for id_ in self.dropped if id_ not in self.outcomes and not self._is_replaced(id_)]
+
+    def _is_replaced(self, id_: str) -> bool:
+        """Whether a step that came for a dropped one is still there, or has ended, so that its own end counts."""
+        there = self.plan.by_id.keys() | self.outcomes.keys()
+        return any(new in there or self._is_replaced(new) for new in self.dropped[id_])
+
+    def required(self) -> list[tuple[AnyStep, Outcome | None]]:
         """The steps that decide how the run ends, with what became of them."""
         counted = (*self.counting.values(), *(step for step in self.plan.steps if not step.optional))
         return [(step, self.outcomes.get(step.id)) for step in counted]
+
+
+def _may_replace(new: AnyStep, dropped: AnyStep) -> bool:
+    """Whether a new step could do the work of a required one. A text finds and changes nothing: it replaces texts."""
+    return not new.optional and (new.kind != "compose" or dropped.kind == "compose")

@@ -23,6 +23,8 @@ _BESIDES = frozenset({"id", "title", "needs", "optional", "review"})
 _SCHEMA_WORDS = frozenset(
     {"type", "properties", "required", "items", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"}
 )
+_MOST = 1_000
+"""So many entries of a list are read; each is looked for among the names that there are."""
 _AS_TEXT = {"arguments_json": "arguments", "output_json": "output"}
 
 
@@ -53,8 +55,8 @@ def read_step(raw: Json, number: int, *, known: Known) -> tuple[AnyStep | None, 
     if not is_object(raw):
         return None, [f'step {number} is not an object; write {{"id": …, "kind": …}}']
     name = f"step {raw['id']!r}" if isinstance(raw.get("id"), str) else f"step {number}"
-    if too_deep(raw):
-        return _stub({"id": raw.get("id")}, number), [f"{name}: {TOO_DEEP}"]
+    if (problem := TOO_DEEP if too_deep(raw) else _too_long(raw)) is not None:
+        return _stub({"id": raw.get("id")}, number), [f"{name}: {problem}"]
     fields, errors = _fields(raw, name)
     if any(too_deep(value) for value in fields.values()):
         return _stub({"id": raw.get("id")}, number), [f"{name}: {TOO_DEEP}"]
@@ -70,6 +72,16 @@ def read_step(raw: Json, number: int, *, known: Known) -> tuple[AnyStep | None, 
         errors += [_sentence(name, fields["kind"], problem, fields) for problem in problems]
         step = _mended(fields, {problem["loc"][1] for problem in error.errors()}, number)
     return step if readable else _stub(fields, number), errors
+
+
+def _too_long(raw: JsonObject) -> str | None:
+    lists = {field: raw.get(field) for field in ("needs", "tools")}
+    too_long = (
+        f"{field} has {len(raw[field]):,} entries; at most {_MOST:,} are read"
+        for field, value in lists.items()
+        if is_array(value) and len(value) > _MOST
+    )
+    return next(too_long, None)
 
 
 def _meant_kind(fields: JsonObject) -> str:

@@ -150,7 +150,7 @@ async def _asked(journal: RunJournal, desk: Desk, scene: Scene, *, seen: JsonObj
         try:
             return check_change(reply, Ground(progress, bounds, seen, scene.standing().running), asks=asks)
         except PlanError as error:
-            errors = "\n".join(f"- {problem}" for problem in error.errors)
+            errors = "\n".join(f"- {problem}" for problem in error.told)
         again = f"This can't be done:\n{errors}\nDecide again, with all of this put right."
         texts = (*texts, as_said(reply), again)
     await journal.warn("the plan was not revised: the reviser gave no valid revision")

@@ -1,5 +1,6 @@
 """A worker named in place of a plan: it gets the goal in the user's own words, where it can change nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,23 @@ COMPOSE: Json = {"id": "text", "kind": "compose", "task": "Write it.", "needs": 
         {"alone": "researcher", "steps": []},
         {"alone": "researcher", "steps": None},
         {"alone": "researcher", "steps": [worker("a"), COMPOSE]},
+        {"alone": " Researcher", "steps": [worker("a", "RESEARCHER")]},
+        {"alone": ["researcher"]},
+        {"alone": "researcher", "steps": "none"},
+        {"alone": "researcher", "steps": " []"},
+        {"alone": "researcher", "steps": json.dumps([worker("a")])},
     ],
-    ids=["its name", "no steps", "null", "the same at length"],
+    ids=[
+        "its name",
+        "no steps",
+        "null",
+        "the same at length",
+        "capitals",
+        "a list",
+        "a word",
+        "text",
+        "the same as text",
+    ],
 )
 async def test_the_worker_that_is_named_gets_the_goal_and_all_of_its_tools(tmp_path: Path, reply: Json) -> None:
     async with open_rig(tmp_path) as rig:
@@ -59,8 +75,15 @@ async def test_it_gets_the_context_as_material(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "steps",
-    [[worker("a"), call("b")], [worker("a", "operator")], [call("a")]],
-    ids=["a call beside", "another worker", "a call"],
+    [
+        [worker("a"), call("b")],
+        [worker("a", "operator")],
+        [call("a")],
+        [call("a", worker="researcher")],
+        [worker("a") | {"review": True}],
+        [worker("a") | {"review": True}, COMPOSE],
+    ],
+    ids=["a call beside", "another worker", "a call", "a call with its name", "a review", "a review beside a text"],
 )
 @pytest.mark.parametrize("name", ["researcher", "operator", NOBODY, "", None])
 async def test_steps_count_where_they_say_more_than_the_name(tmp_path: Path, steps: Json, name: Json) -> None:
@@ -70,7 +93,9 @@ async def test_steps_count_where_they_say_more_than_the_name(tmp_path: Path, ste
         assert [row.id for row in await rig.store.steps(run.id)] == [step["id"] for step in steps]
 
 
-@pytest.mark.parametrize("name", ["operator", "writer", "reviewer", "nobody else", ["researcher"], 7])
+@pytest.mark.parametrize(
+    "name", ["operator", "writer", "reviewer", "nobody else", ["researcher", "operator"], ["writer"], 7]
+)
 async def test_who_may_change_something_or_is_not_there_is_not_taken_for_a_plan(tmp_path: Path, name: Json) -> None:
     async with open_rig(tmp_path) as rig:
         rig.models.plans = [{"alone": name}, {"alone": NOBODY, "steps": [call("a")]}]
@@ -78,6 +103,22 @@ async def test_who_may_change_something_or_is_not_there_is_not_taken_for_a_plan(
         assert (run.status, rig.steps.calls) == ("succeeded", ["a"])
         [rejected] = await rig.events(run.id, "plan.rejected")
         assert rejected["errors"] == [TOLD.format(repr(name))]
+
+
+async def test_steps_that_are_written_as_text_are_read(tmp_path: Path) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [{"alone": "Nobody", "steps": json.dumps([call("a")])}]
+        run = await rig.drive(await rig.new_run(GOAL))
+        assert (run.status, rig.steps.calls, rig.models.count("submit_plan")) == ("succeeded", ["a"], 1)
+
+
+@pytest.mark.parametrize("reply", [{"steps": "none"}, {"alone": "researcher", "steps": '[{"id": "a"'}], ids=str)
+async def test_a_text_that_holds_no_steps_is_no_plan(tmp_path: Path, reply: Json) -> None:
+    async with open_rig(tmp_path) as rig:
+        rig.models.plans = [reply, {"steps": [call("a")]}]
+        await rig.drive(await rig.new_run(GOAL))
+        [rejected] = await rig.events((await rig.store.runs())[0].id, "plan.rejected")
+        assert rejected["errors"][0].startswith("a plan is an object with a list of steps")
 
 
 async def test_nobody_without_steps_is_no_plan(tmp_path: Path) -> None:

@@ -71,7 +71,9 @@ class History:
 def check(history: History, whole: History) -> None:
     """Only waits, and reads whose answer nobody had seen, may tell a killed run from one that was not."""
     end = history.end
-    assert (end["status"], end["answer"], end["steps"]) == ("succeeded", ANSWER, whole.end["steps"])
+    dropped = "- Steps that did not succeed and that a revision dropped: bad: failed."
+    answer = f"{ANSWER}\n\n**Please note**\n\n{dropped}"
+    assert (end["status"], end["answer"], end["steps"]) == ("succeeded", answer, whole.end["steps"])
     assert [text for text in end["warnings"] if not text.startswith("scripted model")] == []
     assert history.effects == Counter(EFFECTS)
     assert history.finished == whole.finished

@@ -127,7 +127,7 @@ async def test_a_failed_optional_step_blocks_nothing_and_its_value_is_absent(tmp
         rig.steps = Steps({"a": ending(failed("a"))})
         run = await rig.run([call("a", optional=True), call("b", "a")])
         assert (run.status, run.stop_reason, rig.steps.inputs["b"]) == ("succeeded", "done", {})
-        assert run.message == "Every step that was needed succeeded. 1 of 2 steps succeeded."
+        assert run.message == "No tool was called, so nothing was looked up or changed. 1 of 2 steps succeeded."
 
 
 async def test_an_optional_step_that_never_runs_blocks_nothing_either(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ async def check(machine: Machine, run: Run, before: list[tuple[str, str]]) -> No
     """The run ended as it does without a crash, kept its recorded order, and asked no model twice for one thing."""
     rig = machine.rig
     order = await rig.order(run.id)
-    assert (run.status, run.stop_reason, run.answer, run.warnings) == ("succeeded", "done", "All of it.", ())
+    dropped = "- Steps that did not succeed and that a revision dropped: bad: failed."
+    assert (run.status, run.stop_reason, run.warnings) == ("succeeded", "done", ())
+    assert run.answer == f"All of it.\n\n**Please note**\n\n{dropped}"
     assert order[: len(before)] == before
     assert sorted(order) == sorted(
         [*((step, "succeeded") for step in ("a", "b", "c", "w", "last", "good", "after_2")), ("bad", "failed")]

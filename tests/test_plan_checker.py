@@ -195,6 +195,44 @@ def test_five_hundred_steps_are_too_many_and_say_so() -> None:
     assert errors == ["500 steps are too many; budget.steps allows 20, so join some"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [{"kind": "call", "tool": "zz.nothing"}, {"kind": "compose", "task": "t", "needs": ["nope", "neither"]}],
+    ids=["tools", "needs"],
+)
+def test_of_steps_without_end_only_the_first_are_looked_at(fields: Json) -> None:
+    steps = [fields | {"id": f"s{number}"} for number in range(8_000)]
+    errors = errors_of(*steps)
+    assert errors[0] == "8000 steps are too many; budget.steps allows 20, so join some"
+    assert len(errors) <= 101
+    assert sum(map(len, errors)) < 20_000
+
+
+def test_a_plan_error_tells_of_forty_errors_and_of_how_many_there_are_besides() -> None:
+    error = PlanError(f"{number} is wrong" for number in range(45))
+    assert (len(error.errors), error.told[39:]) == (45, ("39 is wrong", "and 5 more errors"))
+    assert str(error).endswith("- 39 is wrong\n- and 5 more errors")
+    assert PlanError(["x" * 5_000] * 41).told[-1] == "and 1 more error"
+    assert len(str(PlanError(["x" * 5_000] * 41))) < 50_000
+
+
+def test_of_names_that_are_not_there_a_step_is_told_the_first() -> None:
+    names = [f"nope{number}" for number in range(14)]
+    errors = errors_of(*(call(f"s{number}") for number in range(13)), call("a", *names))
+    listed = ", ".join(f"s{number}" for number in range(12))
+    assert errors[0] == f"step 'a' needs 'nope0', which is no step of the plan; it has: {listed}, and 2 more"
+    assert errors[12:] == ["step 'a' needs 2 more that are no steps of the plan"]
+    errors = errors_of(worker(tools=[f"notes.{name}" for name in names]))
+    assert (len(errors), errors[12]) == (13, "step 'w': 2 more of its tools are unknown")
+
+
+@pytest.mark.parametrize("field", ["needs", "tools"])
+def test_a_list_without_end_is_not_read(field: str) -> None:
+    names = [f"n{number}" for number in range(100_000)]
+    errors = errors_of(worker() | {field: names}, call("b", "w"))
+    assert errors == [f"step 'w': {field} has 100,000 entries; at most 1,000 are read"]
+
+
 def test_a_chain_of_a_thousand_steps_is_checked_without_recursion() -> None:
     steps = [call("s0"), *(call(f"s{number}", f"s{number - 1}") for number in range(1, 1000))]
     assert len(check_plan({"steps": steps}, bounds(max_steps=1000)).steps) == 1000

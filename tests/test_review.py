@@ -138,6 +138,36 @@ async def test_a_verdict_that_is_unclear_is_asked_for_once_more(tmp_path: Path) 
         assert (await bench.outcome(STEP)).status == "succeeded"
 
 
+@pytest.mark.parametrize(
+    ("again", "status"),
+    [
+        (review(True), "succeeded"),
+        (review(False, "It is not there."), "failed"),
+        (review(True, "It is not there."), "failed"),
+        (prose("Well."), "failed"),
+    ],
+    ids=["accepted", "rejected", "the same again", "nothing"],
+)
+async def test_an_acceptance_with_problems_is_said_again_and_else_the_problems_count(
+    tmp_path: Path, again: ModelReply, status: str
+) -> None:
+    def say(request: ModelRequest) -> ModelReply:
+        return reviewed_by(again if request.place.repair else review(True, "It is not there."))(request)
+
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
+        outcome = await bench.outcome(STEP)
+        assert outcome.status == status
+        assert ('the reviewer rejected the report: "It is not there."' in str(outcome.problem)) == (status == "failed")
+        assert "accepted: is true, and yet problems are listed" in texts(bench.requests[3])
+
+
+@pytest.mark.parametrize("problems", [["None."], [""], "no problems", None, [None]], ids=str)
+async def test_a_word_for_no_problem_is_none(tmp_path: Path, problems: Json) -> None:
+    say = reviewed_by(uses(("submit_review", {"accepted": True, "problems": problems})))
+    async with open_bench(tmp_path, say=say, act=called, tools=TOOLS, workers=WORKERS) as bench:
+        assert ((await bench.outcome(STEP)).status, len(bench.requests)) == ("succeeded", 3)
+
+
 async def test_a_call_of_the_reviewer_that_waits_has_the_step_wait(tmp_path: Path) -> None:
     ends: list[ToolEnd] = [Waiting("a_1", None)]
 

@@ -32,6 +32,7 @@ async def test_what_a_revision_dropped_and_added_is_told_as_far_as_it_ended(tmp_
         assert run.message == f"{LOST} 2 of 2 steps succeeded."
         assert run.answer == (
             "**a** (done): a done\n\n**b** (failed): b broke\n\n**c** (done): c done\n- kept (not confirmed)"
+            "\n\n**Please note**\n\n- Steps that did not succeed and that a revision dropped: b: failed."
         )
         assert rig.steps.calls == ["a", "b", "c"]
 
