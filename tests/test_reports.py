@@ -69,6 +69,11 @@ def test_done_needs_a_summary_and_something_that_bears_it_out(changes: dict[str,
     assert checked.problems[0].startswith(problem)
 
 
+def test_suggestions_are_few_and_short() -> None:
+    checked = check_report(DONE | {"suggestions": ["y" * 1_000] * 20}, expected())
+    assert [len(each) for each in checked.report.suggestions] == [300] * 10
+
+
 def test_a_worker_without_tools_needs_no_evidence() -> None:
     assert check_report(DONE | {"findings": []}, expected(citable=(), had_tools=False)).problems == ()
 

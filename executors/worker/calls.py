@@ -133,9 +133,11 @@ class WorkerCalls:
 
     async def _tell_outside(self, use: Use) -> None:
         """Have the run's readers see what was asked for, each tool once; the worker may go on, as nothing was sent."""
+        if len(self.log.outside) == _MOST_OUTSIDE:
+            return
         tool = find_tool(use.name, self.equipment.catalogue.tools())
         name = tool.full_name if tool is not None else quoted(use.name, 60)
-        if name in self.log.outside or len(self.log.outside) == _MOST_OUTSIDE:
+        if name in self.log.outside:
             return
         self.log.outside[name] = None
         step, role = self.brief.place.step, self.brief.role
