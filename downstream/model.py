@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,19 +19,21 @@ from journal.values import Json, JsonObject
 
 from .model_port import FREE, ModelFailed, ModelReply, ModelRequest, Models, Rate, Role, Traits
 from .models.caching import cached_from, is_claude, takes_marks
-from .models.circles import Circles
+from .models.clients import StayingClients, sent_elsewhere
 from .models.errors import Endless, failure_kind, failure_text, was_never_sent
-from .models.messages import reply_from, seconds
+from .models.estimate import untold
+from .models.listening import LONGEST_STREAM, Listening
+from .models.messages import pause_asked, reply_from
 from .models.placeholders import without_secrets
 from .models.prices import (
     FOREIGN,
     OLLAMA,
+    bytes_said,
     heard_of,
     is_loopback,
     listed_rate,
     listed_window,
     own_rate,
-    said_in,
     spent_on,
 )
 from .models.scripted import ScriptedModels
@@ -42,8 +44,6 @@ from .settings import SCRIPTED, ModelOptions, ModelSettings
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 32
-_LONGEST_STREAM = 5.0
-"""A stream may take so many times `timeout` from its first piece to its last, while they come in time."""
 _DUMMY_KEY = "none"
 # Read at import: no look-ups on the network, no .env file of whatever folder the environment lies in.
 _ENVIRONMENT = {
@@ -105,6 +105,7 @@ class _Litellm:
         self._rates: dict[str, Rate | None] = {}
         self._rooms: dict[tuple[str, Role], int] = {}
         self._traits: dict[str, Traits] = {}
+        self._unstreamed = set[str]()
 
     async def warm_up(self) -> None:
         """Import litellm; where that fails, the first call says so."""
@@ -119,9 +120,11 @@ class _Litellm:
         except ImportError as error:
             text = "litellm can't be imported here; install steprelay again, or use scripted:FILE as model"
             raise ModelFailed(model, "unavailable", text) from error
+        if model in self._unstreamed:
+            request = replace(request, stream=False, listen=None)
         room = await self.room_of(model, request.role)
         wanted = Wanted(model, request, self._options.effort_of(request.role), room)
-        longest = self._options.timeout * (1 + _LONGEST_STREAM if request.stream else 1)
+        longest = self._options.timeout * (1 + LONGEST_STREAM if request.stream else 1)
         async with self._calls:
             try:
                 with anyio.fail_after(longest):
@@ -190,64 +193,59 @@ class _Litellm:
 
     async def _ask(self, litellm: Any, wanted: Wanted) -> ModelReply:
         """One request, on litellm's own loop."""
-        model, heard = wanted.model, list[Any]()
+        model, heard, finish = wanted.model, Listening(wanted, self._options.timeout), None
         try:
             asked = wire_request(wanted, _takes(litellm, model))
             if model.startswith("ollama_chat/"):
                 _prepare_ollama(litellm, model)
             with anyio.fail_after(self._options.timeout):
                 response = await litellm.acompletion(**asked.arguments, **self._address())
-            is_whole = True
             if wanted.request.stream:
-                is_whole = await self._listen(wanted, response, heard)
-                response = litellm.stream_chunk_builder(heard)
-            if is_whole:
-                spent = spent_on(litellm, model, response, rate=self._own_rate(model))
+                response, spent, finish = await self._heard_out(litellm, wanted, response, heard)
             else:
-                spent, response.choices[0].finish_reason = self._heard(litellm, wanted, heard), "length"
+                spent = self._spent(litellm, wanted, response, bytes_said(response))
         except NotTaken as error:
             raise ModelFailed(model, "bad_request", f"it can't be asked with {error}", spent=Spent()) from error
         except _faults(litellm) as error:
-            silent = "fell silent in its reply for" if heard else "gave no answer within"
+            silent = "fell silent in its reply for" if heard.pieces else "gave no answer within"
             failed = self._failed(litellm, model, error, silent=silent)
-            if heard:
-                failed.spent = self._heard(litellm, wanted, heard)
+            if heard.pieces:
+                failed.spent = self._spent_on_part(litellm, wanted, heard)
             raise failed from error
+        finally:
+            # An error keeps all that it came through.
+            heard.pieces.clear()
         try:
-            return replace(reply_from(model, response, spent), left_out=asked.left_out)
+            return replace(reply_from(model, response, spent, finish=finish), left_out=asked.left_out)
         except _faults(litellm) as error:
             raise ModelFailed(model, "malformed", failure_text("malformed", None, ""), spent=spent) from error
 
-    async def _listen(self, wanted: Wanted, response: Any, heard: list[Any]) -> bool:
-        """The pieces of a stream, to its end (True) or until it is cut: then its server may stop.
+    async def _heard_out(
+        self, litellm: Any, wanted: Wanted, stream: Any, heard: Listening
+    ) -> tuple[Any, Spent, str | None]:
+        """A streamed reply as a whole one, what it took, and how its provider says that it ended."""
+        is_whole = await heard.to_the_end(stream)
+        finish = stream.received_finish_reason or stream.intermittent_finish_reason
+        if is_whole and not heard.said and finish is None:
+            self._unstreamed.add(wanted.model)
+            raise ModelFailed(wanted.model, "malformed", "its server sent no stream; it is asked without from now on")
+        response = litellm.stream_chunk_builder(heard.pieces)
+        if not is_whole:
+            response.choices[0].finish_reason = "length"
+            return response, self._spent_on_part(litellm, wanted, heard), None
+        if not any(getattr(each, "usage", None) for each in stream.chunks):
+            # What stands there is litellm's guess.
+            response.usage = litellm.Usage()
+        return response, self._spent(litellm, wanted, response, heard.said), finish
 
-        It is where it goes round in circles or has been listened to for long enough. Raises TimeoutError where the next
-        piece does not come in time, and Endless where they never end.
-        """
-        model, longest, circles = wanted.model, self._options.timeout * _LONGEST_STREAM, Circles()
-        enough = wanted.request.listen
-        async with aclosing(response):
-            pieces = aiter(response)
-            with anyio.move_on_after(longest) as listening:
-                while True:
-                    with anyio.fail_after(self._options.timeout):
-                        try:
-                            piece = await anext(pieces)
-                        except StopAsyncIteration:
-                            return True
-                    if not heard and enough is not None:
-                        listening.deadline = min(listening.deadline, anyio.current_time() + enough)
-                    heard.append(piece)
-                    if circles.goes_round_with(said_in(piece)):
-                        log.info("model_went_round", extra={"model": model, "pieces": len(heard)})
-                        return False
-        if enough is not None and enough < longest:
-            log.info("model_was_cut", extra={"model": model, "pieces": len(heard)})
-            return False
-        raise Endless(f"it went on for {longest:g} s, {_LONGEST_STREAM:g} times model_options.timeout")
+    def _spent(self, litellm: Any, wanted: Wanted, response: Any, said: int) -> Spent:
+        at_most = untold(wanted.request, wanted.model, said, room=wanted.room, whole=True)
+        return spent_on(litellm, wanted.model, response, rate=self._own_rate(wanted.model), at_most=at_most)
 
-    def _heard(self, litellm: Any, wanted: Wanted, heard: list[Any]) -> Spent:
-        return heard_of(wanted.request, heard, self._own_rate(wanted.model) or listed_rate(litellm, wanted.model))
+    def _spent_on_part(self, litellm: Any, wanted: Wanted, heard: Listening) -> Spent:
+        at_most = untold(wanted.request, wanted.model, heard.said, room=wanted.room, whole=False)
+        rate = self._own_rate(wanted.model) or listed_rate(litellm, wanted.model)
+        return heard_of(heard.pieces, rate, at_most=at_most)
 
     def _address(self) -> JsonObject:
         """Where and as whom litellm asks; its own patience is longer than ours, for it says less when it ends."""
@@ -270,11 +268,13 @@ class _Litellm:
         kind = failure_kind(said, type(cause).__name__, str(cause))
         text = failure_text(kind, said, litellm._logging.redact_secrets(self._outlet.text(str(cause))))
         log.info("model_failed", extra={"model": model, "kind": kind, "status": said, "error": type(cause).__name__})
+        headers: Json = getattr(error, "litellm_response_headers", None) or {}
         if isinstance(error, TimeoutError):
             text = f"it {silent} {self._options.timeout:g} s (model_options.timeout)"
-        headers: Json = getattr(error, "litellm_response_headers", None) or {}
+        elif (elsewhere := sent_elsewhere(headers)) is not None:
+            kind, text = "unavailable", elsewhere
         spent = Spent() if was_never_sent(error) else None
-        return ModelFailed(model, kind, text, retry_after=seconds(headers.get("retry-after")), spent=spent)
+        return ModelFailed(model, kind, text, retry_after=pause_asked(headers), spent=spent)
 
 
 def _faults(litellm: Any) -> tuple[type[Exception], ...]:
@@ -327,6 +327,8 @@ def _import() -> Any:
     import litellm
 
     module: Any = litellm
+    if not isinstance(module.in_memory_llm_clients_cache, StayingClients):
+        module.in_memory_llm_clients_cache = StayingClients(module.in_memory_llm_clients_cache)
     module.suppress_debug_info = True
     module.set_verbose = False
     module.telemetry = False

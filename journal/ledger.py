@@ -35,7 +35,8 @@ class Amount:
 class Spent:
     """What a model call really took; `cost_known` is false where no price is known (then `usd` is 0).
 
-    The input tokens include the cached ones, the output tokens those of reasoning.
+    The input tokens include the cached ones, the output tokens those of reasoning. `at_most` is true where nobody told
+    all of it: then it took no more than this.
     """
 
     input_tokens: int = 0
@@ -44,6 +45,7 @@ class Spent:
     usd: float = 0.0
     cost_known: bool = True
     reasoning_tokens: int = 0
+    at_most: bool = False
 
     @property
     def tokens(self) -> int:

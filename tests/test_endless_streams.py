@@ -36,19 +36,21 @@ ROUND: dict[str, Reply] = {
 NUMBERS = " ".join(map(str, range(9_000)))
 
 
-def request(listen: float | None = None) -> ModelRequest:
+def request(listen: float | None, tokens: int) -> ModelRequest:
     messages = (Message("user", "Plan."),)
-    return ModelRequest("planner", Place(), messages, 200, name="submit_plan", stream=True, listen=listen)
+    return ModelRequest("planner", Place(), messages, tokens, name="submit_plan", stream=True, listen=listen)
 
 
-async def ask(server: ModelServer, wire: str, patience: float, listen: float | None = None) -> ModelReply:
+async def ask(
+    server: ModelServer, wire: str, patience: float, listen: float | None = None, *, tokens: int = 200
+) -> ModelReply:
     base = f"{server.url}/v1" if wire == "openai" else server.url
     options = ModelOptions(api_base=base, api_key=SecretStr("sk-none"), timeout=patience, price=PRICE)
     async with open_models(ModelSettings(options=options), Outlet()) as models:
         await models.warm_up()
         try:
             with anyio.fail_after(20):
-                return await models.complete(MODELS[wire], request(listen))
+                return await models.complete(MODELS[wire], request(listen, tokens))
         finally:
             # litellm leaves the connection of a stream to the garbage collector.
             gc.collect()
@@ -59,7 +61,7 @@ async def ask(server: ModelServer, wire: str, patience: float, listen: float | N
     [(wire, said) for wire in MODELS for said in ("a number", "white space")]
     + [("openai", "arguments"), ("anthropic", "arguments")],
 )
-async def test_a_reply_that_goes_round_in_circles_is_cut_as_too_long_and_paid_as_heard(wire: str, said: str) -> None:
+async def test_a_reply_that_goes_round_in_circles_is_cut_as_too_long_and_paid_in_full(wire: str, said: str) -> None:
     rule: Reply = {**ROUND[said], "chunk_delay": SLOWLY}
     with serve_model(on(rule)) as server:
         reply = await ask(server, wire, 20)
@@ -67,7 +69,9 @@ async def test_a_reply_that_goes_round_in_circles_is_cut_as_too_long_and_paid_as
     assert (reply.finish, len(server.requests)) == ("length", 1)
     assert 1_200 <= len(heard) <= 2_400
     assert reply.spent.cost_known
-    assert reply.spent.output_tokens == pytest.approx(len(heard) / 4, abs=2)
+    room = 4096 if wire == "gemini" else 0
+    # Far more has come than was asked for, if the model did not think.
+    assert reply.spent.output_tokens >= max(200 + room, 0 if room else len(heard))
     assert reply.spent.usd >= reply.spent.output_tokens * 4 / 1_000_000
 
 
@@ -77,25 +81,24 @@ async def test_thoughts_that_go_round_in_circles_are_cut_too() -> None:
     assert (reply.text, reply.finish) == ("", "length")
 
 
-async def test_a_reply_that_only_goes_on_and_on_is_given_up_for_good_and_paid_as_heard() -> None:
+async def test_a_reply_that_only_goes_on_and_on_is_given_up_for_good_and_paid_in_full() -> None:
     words = r"its reply had no end: it went on for 2\.5 s, 5 times model_options\.timeout"
     with (
         serve_model(on({"text": NUMBERS, "chunk_delay": SLOWLY})) as server,
         pytest.raises(ModelFailed, match=words) as failed,
     ):
-        await ask(server, "openai", 0.5)
+        await ask(server, "openai", 0.5, tokens=2_000)
     assert failed.value.kind == "endless"
     assert failed.value.spent is not None
-    # All that came within that time, and no worst case: a quarter of some of the characters.
-    assert 0 < failed.value.spent.output_tokens < len(NUMBERS) // 4
+    assert failed.value.spent.output_tokens == 2_000
 
 
-async def test_a_reply_that_was_listened_to_for_long_enough_is_cut_as_too_long_and_paid_as_heard() -> None:
+async def test_a_reply_that_was_listened_to_for_long_enough_is_cut_as_too_long_and_paid_in_full() -> None:
     with serve_model(on({"text": NUMBERS, "chunk_delay": SLOWLY})) as server:
         reply = await ask(server, "openai", 20, listen=0.5)
     assert (reply.finish, len(server.requests)) == ("length", 1)
     assert 0 < len(reply.text) < len(NUMBERS)
-    assert reply.spent.output_tokens == pytest.approx(len(reply.text) / 4, abs=2)
+    assert (reply.spent.output_tokens, reply.spent.at_most) == (200, True)
 
 
 async def test_that_time_begins_with_the_first_piece() -> None:

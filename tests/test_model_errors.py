@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from downstream.model_port import FREE, FailureKind, FunctionUse, Message, ModelRequest, Place, Rate
+from downstream.model_port import FailureKind, FunctionUse, Message, ModelRequest, Place, Rate
+from downstream.models.clients import StayingClients, sent_elsewhere
 from downstream.models.errors import cleaned, failure_kind, failure_text, was_never_sent
-from downstream.models.messages import reply_from, seconds, wire_messages
-from downstream.models.prices import heard_of, is_loopback
+from downstream.models.estimate import Bills, untold, worst_prompt
+from downstream.models.messages import pause_asked, reply_from, wire_messages
+from downstream.models.prices import bytes_said, heard_of, is_loopback
 from journal.ledger import Spent
 
 KINDS: list[tuple[int | None, str, str, FailureKind]] = [
@@ -25,6 +27,9 @@ KINDS: list[tuple[int | None, str, str, FailureKind]] = [
     (502, "APIError", "<html>Bad Gateway</html>", "overload"),
     (200, "APIError", "<html>", "malformed"),
     (422, "BadRequestError", "Expecting value: line 1", "malformed"),
+    (500, "InternalServerError", "Invalid response object Traceback (most recent call last):", "malformed"),
+    (500, "APIConnectionError", "'NoneType' object is not iterable", "malformed"),
+    (422, "BadRequestError", "Error converting to valid response block=usageMetadata not found", "malformed"),
     (503, "MidStreamFallbackError", "dropped", "transport"),
     (408, "Timeout", "late", "timeout"),
     (400, "ContextWindowExceededError", "x", "context"),
@@ -72,8 +77,9 @@ def test_a_failure_is_told_in_our_words_with_a_short_quotation_at_most() -> None
         ("<html><body>Bad</body></html>", "Bad"),
         ("see https://example.org/a/b", "see https://example.org/a/b"),
         ("x" * 500, "x" * 160),
+        ("It broke Traceback (most recent call last):", "It broke"),
     ],
-    ids=["path", "windows", "markup", "address", "long"],
+    ids=["path", "windows", "markup", "address", "long", "traceback"],
 )
 def test_a_quotation_holds_no_paths_classes_or_markup(text: str, said: str) -> None:
     assert cleaned(text) == said
@@ -120,19 +126,74 @@ def piece(text: str = "", **fields: Any) -> Any:
     return SimpleNamespace(choices=[SimpleNamespace(delta=delta)], **fields)
 
 
-def test_a_stream_that_broke_off_took_what_it_said_else_what_went_and_came() -> None:
-    request = ModelRequest("planner", Place(), (Message("user", "x" * 400),), 100)
+def test_a_stream_that_broke_off_took_the_most_that_it_may_have_but_for_what_it_said() -> None:
     usage = SimpleNamespace(prompt_tokens=90, completion_tokens=1, prompt_tokens_details=None)
     pieces = [piece("y" * 40), piece("z" * 40)]
-    assert heard_of(request, pieces, Rate(1.0, 4.0)) == Spent(100, 20, usd=0.00018)
-    assert heard_of(request, [piece(usage=usage), *pieces], None) == Spent(90, 20, cost_known=False)
-    pieces[0].choices[0].delta.tool_calls = [SimpleNamespace(function=SimpleNamespace(arguments="a" * 80))]
-    pieces[1].choices[0].delta.reasoning_content = "Hm. " * 10
-    assert heard_of(request, pieces, FREE).output_tokens == 50
+    most = Spent(400, 100, at_most=True)
+    assert heard_of(pieces, Rate(1.0, 4.0), at_most=most) == Spent(400, 100, usd=0.0008, at_most=True)
+    told = heard_of([piece(usage=usage), *pieces], None, at_most=most)
+    assert told == Spent(90, 100, cost_known=False, at_most=True)
 
 
-def test_a_pause_that_is_a_date_or_nonsense_is_none() -> None:
-    assert [seconds(text) for text in ("3", "-1", "Wed, 21 Oct 2026 07:28:00 GMT", None)] == [3.0, 0.0, None, None]
+def test_what_a_piece_says_are_its_text_its_thoughts_and_its_calls() -> None:
+    said = piece("text")
+    said.choices[0].delta.tool_calls = [SimpleNamespace(function=SimpleNamespace(name="f", arguments="{}"))]
+    said.choices[0].delta.reasoning_content = "Hm ü"
+    assert bytes_said(said) == len("text" + "Hm ü" + "f" + "{}") + 1
+
+
+def asked(prompt: str = "x" * 400) -> ModelRequest:
+    return ModelRequest("planner", Place(), (Message("user", prompt),), 100)
+
+
+@pytest.mark.parametrize(
+    ("said", "whole", "taken"),
+    [
+        (40, True, 50),
+        (300, True, 110),
+        (300, False, 110),
+        (40, False, 110),
+        (4_000, True, 4_010),
+        (4_000, False, 4_010),
+    ],
+    ids=["short", "long", "a long part", "a part", "far more than asked for", "part of far more"],
+)
+def test_a_reply_that_nobody_billed_took_its_bytes_or_all_that_was_asked_for(
+    said: int, whole: bool, taken: int
+) -> None:
+    assert untold(asked(), "m", said, room=10, whole=whole) == Spent(worst_prompt(asked()), taken, at_most=True)
+
+
+def test_bytes_are_no_measure_for_a_server_that_heeds_its_limit() -> None:
+    bills, request = Bills(), asked()
+    worst = bills.worst("m", request, 100)
+    bills.learn("m", worst, Spent(worst.prompt, 400, at_most=True))
+    assert bills.worst("m", request, 100) == worst
+    bills.learn("m", worst, Spent(worst.prompt, 800, at_most=True))
+    assert bills.worst("m", request, 100).reply == 200
+
+
+DATE = "Wed, 21 Oct 2026 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("asked", "pause"),
+    [
+        ("3", 3.0),
+        ("-1", 0.0),
+        ("inf", None),
+        ("nan", None),
+        ("1e20", 3600.0),
+        ("Wed, 21 Oct 2026 07:28:08 GMT", 8.0),
+        ("Wed, 21 Oct 2026 07:27:00 GMT", 0.0),
+        ("Wed, 21 Oct 2036 07:27:00 GMT", 3600.0),
+        ("soon", None),
+        (None, None),
+    ],
+)
+def test_a_pause_is_a_number_or_a_date_and_an_hour_at_most(asked: str | None, pause: float | None) -> None:
+    assert pause_asked({"retry-after": asked, "date": DATE}) == pause
+    assert pause_asked({"retry-after": DATE}) is None
 
 
 @pytest.mark.parametrize(
@@ -149,3 +210,22 @@ def test_a_pause_that_is_a_date_or_nonsense_is_none() -> None:
 )
 def test_only_addresses_of_this_machine_are_loopback(url: str, local: bool) -> None:
     assert is_loopback(url) == local
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [("https://elsewhere.example/v1", "its server sends to elsewhere.example,"), ("/v2", "another path of its own")],
+)
+def test_a_redirect_names_its_host(location: str, said: str) -> None:
+    assert said in str(sent_elsewhere({"location": location}))
+    assert sent_elsewhere({}) is None
+
+
+def test_a_client_that_comes_into_the_store_follows_no_redirect() -> None:
+    inner, kept = SimpleNamespace(follow_redirects=True), dict[str, Any]()
+    store = SimpleNamespace(set_cache=kept.__setitem__, get_cache=kept.get)
+    clients = StayingClients(store)
+    clients.set_cache("one", SimpleNamespace(client=inner, follow_redirects=True))
+    clients.set_cache("two", SimpleNamespace(other=1))
+    assert (clients.get_cache("one").follow_redirects, inner.follow_redirects) == (False, False)
+    assert clients.get_cache("two") == SimpleNamespace(other=1)

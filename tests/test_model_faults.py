@@ -110,7 +110,7 @@ ROWS = [
     Row("529 overload", worker({"status": 529, "retry_after": 0.01}, times=1), asked=("worker", 3)),
     Row("a reset", worker({"fault": "reset"}, times=1), asked=("worker", 3), unseen=1),
     Row("half an answer", worker({"fault": "truncate", "text": "x" * 900}, times=1), asked=("worker", 3), unseen=1),
-    Row("a page of HTML", worker({"fault": "html"}, times=1), asked=("worker", 3)),
+    Row("a page of HTML", worker({"fault": "html"}, times=1), asked=("worker", 3), unseen=1),
     Row("no answer once", worker({"fault": "hang"}, times=1), asked=("worker", 3), options=SLOW, unseen=1),
     Row(
         "no answer ever",

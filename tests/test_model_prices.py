@@ -13,6 +13,7 @@ from journal.ledger import Spent
 from journal.outlet import Outlet
 
 # What litellm and its parts warn of, or leave for the end of the process, is not this project's.
+MOST = Spent(700, 70, at_most=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore")]
 
 
@@ -46,8 +47,8 @@ async def test_a_model_elsewhere_costs_what_the_list_says_or_nobody_knows_what()
     litellm: Any = importlib.import_module("litellm")
     usage = litellm.Usage(prompt_tokens=1_000_000, completion_tokens=0, total_tokens=1_000_000)
     response = litellm.ModelResponse(usage=usage)
-    listed = spent_on(litellm, "anthropic/claude-haiku-4-5", response, rate=None)
-    unknown = spent_on(litellm, "openai/nobody-knows-this", response, rate=None)
+    listed = spent_on(litellm, "anthropic/claude-haiku-4-5", response, rate=None, at_most=MOST)
+    unknown = spent_on(litellm, "openai/nobody-knows-this", response, rate=None, at_most=MOST)
     assert (round(listed.usd, 6), listed.cost_known) == (1.0, True)
     assert unknown == Spent(1_000_000, cost_known=False)
 
@@ -58,8 +59,25 @@ async def test_a_model_of_ollama_costs_nothing_where_no_address_is_given() -> No
         assert await models.rate_of("openai/gpt-4o") == await models.rate_of("openai/gpt-4o")
 
 
-async def test_what_a_server_counts_below_nothing_is_nothing() -> None:
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "cached below nothing": {"prompt_tokens_details": {"cached_tokens": -50_000_000}},
+    "more cached than there was": {"prompt_tokens_details": {"cached_tokens": 50_000_000}},
+    "written below nothing": {"cache_creation_input_tokens": -50_000_000},
+    "thoughts below nothing": {"completion_tokens_details": {"reasoning_tokens": -50_000_000}},
+}
+
+
+@pytest.mark.parametrize("more", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+async def test_a_bill_whose_parts_cannot_be_so_is_priced_by_its_whole(more: dict[str, Any]) -> None:
+    litellm: Any = importlib.import_module("litellm")
+    usage = litellm.Usage(prompt_tokens=1_000, completion_tokens=500, total_tokens=1_500, **more)
+    spent = spent_on(litellm, "openai/gpt-4o-mini", litellm.ModelResponse(usage=usage), rate=None, at_most=MOST)
+    assert spent == Spent(1_000, 500, usd=spent.usd, at_most=True)
+    assert spent.usd == pytest.approx(0.00045)
+
+
+async def test_what_a_server_counts_below_nothing_it_did_not_tell() -> None:
     litellm: Any = importlib.import_module("litellm")
     usage = litellm.Usage(prompt_tokens=-5, completion_tokens=-1, total_tokens=-6)
-    spent = spent_on(litellm, "openai/nobody-knows-this", litellm.ModelResponse(usage=usage), rate=FREE)
-    assert (spent.input_tokens, spent.output_tokens, spent.usd) == (0, 0, 0.0)
+    spent = spent_on(litellm, "openai/nobody", litellm.ModelResponse(usage=usage), rate=FREE, at_most=MOST)
+    assert spent == MOST

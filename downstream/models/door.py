@@ -34,7 +34,7 @@ ATTEMPTS = 4
 """How often one model is asked before the next one is, or the call has failed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _NO_FALLBACK = frozenset({"auth", "script"})
-_MAY_HAVE_RUN = frozenset({"timeout", "transport"})
+_MAY_HAVE_RUN = frozenset({"timeout", "transport", "malformed"})
 _LOOK_SECONDS = 0.5
 
 
@@ -254,12 +254,12 @@ class _Asking:
     async def _send(self, model: str, rate: Rate | None, *, worst: Worst, retry: int) -> ModelReply:
         prompt, longest = worst.prompt, worst.reply
         usd = rate.cost(input_tokens=prompt, output_tokens=longest, written=prompt) if rate else 0.0
-        self.open, self.sent = Spent(prompt, longest, usd=usd, cost_known=rate is not None), self.sent + 1
+        self.open, self.sent = Spent(prompt, longest, usd=usd, cost_known=rate is not None, at_most=True), self.sent + 1
         placed = replace(self.request, place=replace(self.request.place, retry=retry))
         try:
             reply = await self.door.models.complete(model, placed)
         except ModelFailed as error:
-            # Nobody tells what a request took whose end was not seen: all that it may have taken.
+            # Nobody tells what a request took whose end was not seen, or can't be read: all that it may have taken.
             self._take(error.spent or (self.open if error.kind in _MAY_HAVE_RUN else Spent()))
             raise
         self._take(reply.spent)
@@ -293,6 +293,8 @@ class _Asking:
             "requests": requests,
             "retries": max(0, requests - 1),
         }
+        if self.spent.at_most:
+            data["at_most"] = True
         if self.request.prompt:
             data["prompt"] = self.request.prompt
         if error is not None:
@@ -321,6 +323,7 @@ def _sum(one: Spent, other: Spent) -> Spent:
         one.usd + other.usd,
         one.cost_known and other.cost_known,
         one.reasoning_tokens + other.reasoning_tokens,
+        one.at_most or other.at_most,
     )
 
 

@@ -41,7 +41,11 @@ _BY_WORDS: tuple[tuple[FailureKind, str], ...] = (
         "transport",
         r"connection (error|reset|refused|aborted)|disconnected|cannot connect|peer closed|payload is not completed",
     ),
-    ("malformed", r"<html|expecting value|unable to get json|not valid json|invalid json|unterminated string"),
+    (
+        "malformed",
+        r"<html|expecting (value|property name|'.' delimiter)|unable to get json|not valid json|invalid json"
+        r"|unterminated string|invalid response object|converting to valid response|'NoneType' object|validation error",
+    ),
 )
 _SAYS: dict[FailureKind, str] = {
     "auth": "its server refused the key, or there is none; set model_options.api_key, or the provider's variable",
@@ -90,8 +94,8 @@ def was_never_sent(error: BaseException) -> bool:
 
 def failure_text(kind: FailureKind, status: int | None, text: str) -> str:
     """One sentence of ours, and for what only the server can explain a short, cleaned quotation of its words."""
-    # litellm gives a lost connection and a timeout a status that no server sent.
-    shown = status if status != 200 and kind not in ("transport", "timeout") else None
+    # litellm gives a lost connection, a timeout and what it can't read a status that no server sent.
+    shown = status if status != 200 and kind not in ("transport", "timeout", "malformed") else None
     said = _SAYS.get(kind, "it gave no reply") + (f" (HTTP {shown})" if shown else "")
     # A server's words about a key tend to quote it, and broken replies explain nothing.
     quoted = "" if kind in ("auth", "malformed", "timeout", "transport") else cleaned(text)
@@ -100,6 +104,7 @@ def failure_text(kind: FailureKind, status: int | None, text: str) -> str:
 
 def cleaned(text: str) -> str:
     """The message within an error's text, without class names, paths, markup and line breaks."""
+    text = text.partition("Traceback (most recent call last)")[0]
     inner = re.search(r"""["']message["']\s*:\s*["']((?:[^"'\\]|\\.)*)["']""", text)
     first = inner[1] if inner else text.strip().split("\n")[0]
     first = re.sub(r"^(?:[\w.]*(?:Error|Exception|Timeout)[:\s-]*)+", "", first)

@@ -16,6 +16,8 @@ from journal.values import Json
 _MARK = "billed"
 _PER_MESSAGE, _PER_REQUEST = 16, 64
 """Tokens by which providers wrap a message, and a request with its functions."""
+_USUAL = 4
+"""Bytes of one token in most texts; a tokenizer that makes more of them is no measure for what is too long."""
 _FURTHEST_PROMPT, _FURTHEST_REPLY = 4.0, 16.0
 """A bill that goes further beyond its worst case is no measure for the next: else one that is wrong, and a run pays
 for itself, would keep all later runs from asking the model."""
@@ -47,6 +49,18 @@ def worst_prompt(request: ModelRequest, model: str | None = None) -> int:
     return _size(frame) + _sizes(messages)
 
 
+def untold(request: ModelRequest, model: str | None, said: int, *, room: int, whole: bool) -> Spent:
+    """What a request took at most that nobody told the bill of: `said` are the bytes that came of its reply.
+
+    The reply of a server that heeds `max_tokens` has no more tokens than that and those to think; one that was seen
+    `whole` has no more than its bytes and those. What is far longer than was asked for shows that its server does not.
+    """
+    longest, seen = request.max_tokens + room, said + room
+    heeds = said // _USUAL <= longest
+    taken = min(seen, longest) if whole else longest
+    return Spent(worst_prompt(request, model), taken if heeds else seen, at_most=True)
+
+
 def marked(reply: ModelReply, request: ModelRequest) -> ModelReply:
     """The reply with what its model billed up to it, for the next request that begins in the same way."""
     mark: Json = {
@@ -74,7 +88,9 @@ class Bills:
         """A bill for what was thought to take at most `worst`, perhaps before other bills were known."""
         prompt, reply = self._beyond.get(model, (1.0, 1.0))
         told_prompt = min(worst.beyond[0] * spent.input_tokens / worst.prompt, _FURTHEST_PROMPT)
-        told_reply = min(worst.beyond[1] * spent.output_tokens / worst.reply, _FURTHEST_REPLY)
+        # Of what nobody told, bytes are all that is known.
+        said = spent.output_tokens / _USUAL if spent.at_most else spent.output_tokens
+        told_reply = min(worst.beyond[1] * said / worst.reply, _FURTHEST_REPLY)
         self._beyond[model] = (max(prompt, told_prompt), max(reply, told_reply))
 
 

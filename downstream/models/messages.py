@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Sequence
+from email.utils import parsedate_to_datetime
+from math import isfinite
 from typing import Any
 
 from downstream.model_port import Finish, Function, FunctionUse, Message, ModelFailed, ModelReply, ModelRequest
@@ -10,26 +13,45 @@ from journal.ledger import Spent
 from journal.values import Json, JsonObject
 
 _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal", "refusal": "refusal"}
+# Of OpenRouter, DeepSeek, SGLang, Zhipu, Gemini and others.
+_BROKEN = re.compile(
+    r"error|abort|cancel|fail|insufficient|malformed|unexpected|too_many|missing|time.?out", re.IGNORECASE
+)
+_LONGEST_WORD = 40
 _SMALLEST_CONTEXT = 8192
+_LONGEST_PAUSE = 3600.0
+"""Seconds. What asks for more is taken for a mistake: until its end nobody would ask the model."""
 
 
-def reply_from(model: str, response: Any, spent: Spent) -> ModelReply:
-    """The reply as ours. Raises ModelFailed, kind malformed, for one that says nothing."""
+def reply_from(model: str, response: Any, spent: Spent, *, finish: str | None = None) -> ModelReply:
+    """The reply as ours; `finish` is how its provider says that it ended, if a stream was heard.
+
+    Raises ModelFailed, kind malformed, for one that says nothing, or that its server broke off.
+    """
     choices: list[Any] = getattr(response, "choices", None) or []
     if not choices:
         raise ModelFailed(model, "malformed", "its reply has no choices", spent=spent)
-    message, finish = choices[0].message, _FINISHES.get(choices[0].finish_reason or "", "stop")
+    message, end = choices[0].message, _FINISHES.get(choices[0].finish_reason or "", "stop")
     if getattr(message, "refusal", None):
-        finish = "refusal"
+        end = "refusal"
+    if end == "stop" and (reason := _broken_by(choices[0], finish)) is not None:
+        raise ModelFailed(model, "malformed", f"its server broke its reply off ({reason})", spent=spent)
     uses = tuple(
         FunctionUse(_text(call.id), _text(call.function.name), _text(call.function.arguments) or "{}")
         for call in message.tool_calls or ()
     )
     text = _text(message.content)
-    if not text.strip() and not uses and finish == "stop":
+    if not text.strip() and not uses and end == "stop":
         raise ModelFailed(model, "malformed", "its reply is empty", spent=spent)
     said = json.loads(_text(json.dumps(message.model_dump(exclude_none=True), ensure_ascii=False, default=str)))
-    return ModelReply(model, text, uses, finish, spent, {"model": model, "message": said})
+    return ModelReply(model, text, uses, end, spent, {"model": model, "message": said})
+
+
+def _broken_by(choice: Any, finish: str | None) -> str | None:
+    """The provider's word for an end that is none; litellm calls most of them "stop", and keeps the word beside it."""
+    beside: Json = getattr(choice, "provider_specific_fields", None) or {}
+    own: Json = beside.get("native_finish_reason") or finish
+    return re.sub(r"\W", " ", own)[:_LONGEST_WORD] if isinstance(own, str) and _BROKEN.search(own) else None
 
 
 def _text(said: str | None) -> str:
@@ -88,11 +110,17 @@ def _json_or_nothing(text: str) -> str:
     return text
 
 
-def seconds(text: Json) -> float | None:
+def pause_asked(headers: Json) -> float | None:
+    """The seconds of a Retry-After, an hour at most: a number, or a date, which is told by the clock of its server."""
+    asked = headers.get("retry-after")
     try:
-        return max(0.0, float(text))
+        pause = float(asked)
     except (TypeError, ValueError):
-        return None
+        try:
+            pause = (parsedate_to_datetime(asked) - parsedate_to_datetime(headers.get("date"))).total_seconds()
+        except (TypeError, ValueError):
+            return None
+    return min(max(0.0, pause), _LONGEST_PAUSE) if isfinite(pause) else None
 
 
 def context_size(request: ModelRequest) -> int:

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from downstream.model_port import ModelRequest, Rate, Traits
+from downstream.model_port import Rate, Traits
 from downstream.settings import Price
 from journal.ledger import Spent
 
@@ -17,43 +17,51 @@ _CLAUDE_WRITES = 1.25
 _LONGEST_PROMPT = 2_000_000
 """Tokens; where a provider asks more for long requests, it does so for this one."""
 _NO_MORE = 1.001
+_MOST = 1_000_000_000
+"""A bill of more tokens than these is a mistake, and its sums would not fit the store."""
 FOREIGN = (ValueError, LookupError, TypeError, AttributeError, OSError)
 """What litellm lets through of its own mistakes, beside the errors that it means to raise."""
 
 
-def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None) -> Spent:
-    """What a response took; without a rate of our own, by litellm's list."""
-    spent = _tokens(response.usage)
-    if rate is not None:
-        return _at(rate, spent, written=_written(response.usage))
-    try:
-        usd = float(litellm.completion_cost(completion_response=response, model=model) or 0)
-    except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
-        usd = 0.0
-    # Some models are listed at 0 because nobody has looked their price up.
-    return _with_cost(spent, usd, known=usd > 0)
+def spent_on(litellm: Any, model: str, response: Any, *, rate: Rate | None, at_most: Spent) -> Spent:
+    """What a response took; without a rate of our own, by litellm's list.
+
+    What its usage does not tell, or can't be so, is as in `at_most`.
+    """
+    spent, written = _told(response.usage, at_most, silent=not said_in(response))
+    if rate is None and not spent.at_most:
+        try:
+            usd = max(0.0, float(litellm.completion_cost(completion_response=response, model=model) or 0))
+        except (litellm.exceptions.ModelNotMappedError, litellm.exceptions.openai.OpenAIError, *FOREIGN):
+            usd = 0.0
+        # Some models are listed at 0 because nobody has looked their price up.
+        return _with_cost(spent, usd, known=usd > 0)
+    return _priced(spent, rate or listed_rate(litellm, model), written=written)
 
 
-def heard_of(request: ModelRequest, pieces: Iterable[Any], rate: Rate | None) -> Spent:
-    """What a stream that broke off took, as far as it said so; else a quarter of the characters that went and came."""
-    told, written, characters = Spent(), 0, 0
-    for piece in pieces:
-        if (usage := getattr(piece, "usage", None)) is not None:
-            told, written = _tokens(usage), _written(usage)
-        characters += len(said_in(piece))
-    prompt = told.input_tokens or request.prompt_characters() // 4
-    spent = Spent(prompt, max(told.output_tokens, characters // 4), told.cached_tokens)
-    if rate is None:
-        return _with_cost(spent, 0.0, known=False)
-    return _at(rate, spent, written=written if told.input_tokens else written_at_most(prompt))
+def heard_of(pieces: Iterable[Any], rate: Rate | None, *, at_most: Spent) -> Spent:
+    """What a stream took that was not heard to its end: `at_most`, but for what it said of its prompt."""
+    usages = [usage for piece in pieces if (usage := getattr(piece, "usage", None)) is not None]
+    told, written = (
+        _told(usages[-1], at_most, silent=False) if usages else (at_most, written_at_most(at_most.input_tokens))
+    )
+    output = max(told.output_tokens, at_most.output_tokens)
+    return _priced(replace(told, output_tokens=output, at_most=True), rate, written=written)
+
+
+def bytes_said(piece: Any) -> int:
+    """The UTF-8 bytes of what a reply, or a piece of one, says."""
+    return len(said_in(piece).encode("utf-8", "surrogatepass"))
 
 
 def said_in(piece: Any) -> str:
-    """What a piece of a stream says: text, thoughts and the arguments of calls."""
+    """What a reply, or a piece of a stream, says: text, thoughts, and the names and arguments of calls."""
     said: list[str | None] = []
     for choice in getattr(piece, "choices", None) or ():
-        said += [choice.delta.content, getattr(choice.delta, "reasoning_content", None)]
-        said += [each.function.arguments for each in choice.delta.tool_calls or ()]
+        part: Any = getattr(choice, "delta", None) or choice.message
+        said += [part.content, getattr(part, "reasoning_content", None)]
+        for each in part.tool_calls or ():
+            said += [each.function.name, each.function.arguments]
     return "".join(filter(None, said))
 
 
@@ -107,23 +115,37 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _tokens(usage: Any) -> Spent:
+def _told(usage: Any, at_most: Spent, *, silent: bool) -> tuple[Spent, int]:
+    """What a usage tells, and how much of it went into a cache; in the place of what can't be so, the most it was.
+
+    Every prompt has tokens, and where something was said so has the reply; nothing is below nothing, nor are parts more
+    than the whole.
+    """
     before: Any = getattr(usage, "prompt_tokens_details", None)
     after: Any = getattr(usage, "completion_tokens_details", None)
-    # What a server counts below nothing would be given back to the budget.
-    return Spent(
-        max(0, usage.prompt_tokens or 0),
-        max(0, usage.completion_tokens or 0),
-        max(0, getattr(before, "cached_tokens", None) or 0),
-        reasoning_tokens=max(0, getattr(after, "reasoning_tokens", None) or 0),
+    counted, said = (usage.prompt_tokens or 0, usage.completion_tokens or 0)
+    cached = getattr(before, "cached_tokens", None) or 0
+    reasoned = getattr(after, "reasoning_tokens", None) or 0
+    written = getattr(usage, "cache_creation_input_tokens", None) or 0
+    knows_input = 0 < counted <= _MOST
+    knows_output = 0 < said <= _MOST or (silent and said == 0)
+    input_tokens = counted if knows_input else at_most.input_tokens
+    output_tokens = said if knows_output else at_most.output_tokens
+    parts = (cached <= input_tokens, written <= input_tokens, min(cached, written, reasoned) >= 0)
+    fits = knows_input and all(parts)
+    spent = Spent(
+        input_tokens,
+        output_tokens,
+        cached if fits else 0,
+        reasoning_tokens=min(max(0, reasoned), output_tokens),
+        at_most=not (fits and knows_output),
     )
+    return spent, written if fits else written_at_most(input_tokens)
 
 
-def _written(usage: Any) -> int:
-    return getattr(usage, "cache_creation_input_tokens", None) or 0
-
-
-def _at(rate: Rate, spent: Spent, *, written: int) -> Spent:
+def _priced(spent: Spent, rate: Rate | None, *, written: int) -> Spent:
+    if rate is None:
+        return _with_cost(spent, 0.0, known=False)
     usd = rate.cost(input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, written=written)
     return _with_cost(spent, usd, known=True)
 

@@ -57,6 +57,7 @@ class Reply(TypedDict, total=False):
     `json` is a call of the function `name` (default: the name asked for) where that is offered, else JSON text.
     `hold` waits for `ModelServer.release`, `latency` and `chunk_delay` are seconds, `drop_after`
     and `stall_after` count chunks.
+    `raw` is sent as it stands, as of the content type `kind` (JSON) and with `headers`.
     In strings `{{call:N}}`, `{{last_tool}}` and `{{user}}` stand for what the request holds.
     """
 
@@ -77,6 +78,9 @@ class Reply(TypedDict, total=False):
     retry_after: float
     error: str
     code: str
+    raw: str
+    kind: str
+    headers: dict[str, str]
 
 
 class Rule(TypedDict, total=False):

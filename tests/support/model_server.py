@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -257,7 +257,10 @@ class _Handler(BaseHTTPRequestHandler):
         if "hold" in reply:
             self.model.hold(reply["hold"])
         self.model.stopped.wait(reply.get("latency", 0))
-        if "status" in reply:
+        if "raw" in reply:
+            kind, more = reply.get("kind", "application/json"), reply.get("headers", {})
+            self._send(reply["raw"].encode(), status=reply.get("status", 200), kind=kind, headers=more)
+        elif "status" in reply:
             self._send_error(reply, reply["status"], request.wire)
         elif reply.get("fault") in ("reset", "hang"):
             if reply.get("fault") == "hang":
@@ -274,14 +277,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(whole(reply, request))
 
     def _send(
-        self, data: Json, *, status: int = 200, kind: str = "application/json", retry_after: float | None = None
+        self,
+        data: Json,
+        *,
+        status: int = 200,
+        kind: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         content = data if isinstance(data, bytes) else json.dumps(data).encode()
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
-        if retry_after is not None:
-            self.send_header("retry-after", f"{retry_after:g}")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
 
@@ -290,7 +298,8 @@ class _Handler(BaseHTTPRequestHandler):
         message = reply.get("error", f"scripted status {status}")
         error = {"type": kind, "message": message, "code": reply.get("code")}
         body = {"type": "error", "error": error} if wire != "gemini" else error_body(status, message, reply.get("code"))
-        self._send(body, status=status, retry_after=reply.get("retry_after"))
+        pause = reply.get("retry_after")
+        self._send(body, status=status, headers={} if pause is None else {"retry-after": f"{pause:g}"})
 
     def _send_half(self, content: bytes) -> None:
         self.send_response(200)
