@@ -8,6 +8,7 @@ from executing import called, last_message, open_bench, prose, report, tool, tur
 from executors.built_in_tools import read_artifact
 from executors.own_artifacts import OwnArtifacts
 from journal.artifacts import NewArtifact
+from journal.values import JsonObject
 
 SEARCH = ("notes__search", {"query": "budget"})
 TOOLS = [tool("notes.search"), tool("notes.read")]
@@ -60,7 +61,8 @@ async def test_a_step_whose_tools_were_taken_back_is_not_done_by_a_report(tmp_pa
 
 
 async def test_of_many_tools_that_are_not_there_some_are_told(tmp_path: Path) -> None:
-    say = turns(uses(*((f"made_up_{number}", {}) for number in range(50))), uses(SEARCH), report(("x", ["c_120"])))
+    made_up: list[tuple[str, JsonObject]] = [(f"made_up_{number}", {}) for number in range(50)]
+    say = turns(uses(*made_up), uses(SEARCH), report(("x", ["c_120"])))
     async with open_bench(tmp_path, say=say, act=called, tools=TOOLS) as bench:
         outcome = await bench.outcome(worker_step())
         assert (len((await bench.store.run(bench.run_id)).warnings), len(outcome.failed_calls)) == (20, 20)
