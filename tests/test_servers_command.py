@@ -147,6 +147,25 @@ def test_without_servers_the_lists_are_empty(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == "The settings have no tool servers.\nNo tools.\n"
 
 
+UNSEEN = """
+import _thread, threading, anyio
+from server.commands.opening import run_async
+
+async def work():
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    await anyio.sleep_forever()
+
+run_async(work)
+"""
+
+
+def test_an_interrupt_that_wakes_nothing_is_seen_all_the_same() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", UNSEEN], cwd=Path(__file__).parents[1], capture_output=True, timeout=30, check=False
+    )
+    assert (ran.returncode, ran.stderr[-18:]) == (-signal.SIGINT, b"KeyboardInterrupt\n")
+
+
 def test_a_login_that_is_interrupted_keeps_nothing(tmp_path: Path) -> None:
     with open_protected() as protected:
         config = settings_with(tmp_path, {"vault": protected.entry()})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OWN_PROCESS = (sys.executable, "-P", "-c", "from server.app import main; main()")
 """Starts this steprelay again; `-P`, so that no folder of the place it is started in is taken for ours."""
-
+_WAKES = 0.5
 
 Uses: TypeAlias = Literal["all", "secrets", "nothing"]
 """What of the values of variables a command uses: it opens servers or asks models; it shows what runs carried, in which
@@ -64,7 +64,7 @@ def run_async(work: Callable[[], Awaitable[ExitCode]], settings: "Settings | Non
 
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        code = anyio.run(work)
+        code = anyio.run(_interruptible, work)
     except SteprelayError as error:
         code = _tell(error, settings)
     except BaseExceptionGroup as group:
@@ -73,6 +73,21 @@ def run_async(work: Callable[[], Awaitable[ExitCode]], settings: "Settings | Non
             raise
         code = _tell(_first(named), settings)
     raise typer.Exit(code)
+
+
+async def _interruptible(work: Callable[[], Awaitable[ExitCode]]) -> ExitCode:
+    """Do the work. A signal that comes as the loop falls asleep is only seen once it wakes, so it does now and then."""
+    import asyncio
+
+    async def wake() -> None:
+        while True:
+            await asyncio.sleep(_WAKES)
+
+    waking = asyncio.ensure_future(wake())
+    try:
+        return await work()
+    finally:
+        waking.cancel()
 
 
 def _tell(error: SteprelayError, settings: "Settings | None") -> ExitCode:
