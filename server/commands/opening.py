@@ -80,7 +80,7 @@ async def _interruptible(work: Callable[[], Awaitable[ExitCode]]) -> ExitCode:
     import asyncio
 
     async def wake() -> None:
-        while True:
+        while True:  # noqa: ASYNC110 - nothing else tells of the signal
             await asyncio.sleep(_WAKES)
 
     waking = asyncio.ensure_future(wake())
