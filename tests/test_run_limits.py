@@ -85,8 +85,10 @@ async def two_limits(rig: Json, first: str) -> Json:
             return succeeded(step)
         if step != first:
             with anyio.fail_after(5):
+                changed = journal.bell.listen(journal.run.id)
                 while (await rig.statuses(journal.run.id))[first] != "waiting":
-                    await journal.bell.listen(journal.run.id).wait()
+                    await changed.wait()
+                    changed = journal.bell.listen(journal.run.id)
         ended[step].set()
         return failed(step, limit=limits[step], over_budget=True)
 

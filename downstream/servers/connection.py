@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import anyio
 import httpx2
-from mcp import Client, MCPError
+from mcp import Client, ClientSession, MCPError
 from mcp.types import CallToolResult, Implementation, InputRequiredResult, TextContent
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
@@ -244,7 +244,7 @@ class Connection:
             self._world.reach("send.leave")
             patience = Patience(timeout, caller)
             call = OpenCall(caller.desk, patience.aside)
-            work = partial(request_call, session.client.session, tool, arguments, caller=caller, patience=patience)
+            work = partial(request_call, self._open_client(session), tool, arguments, caller=caller, patience=patience)
             answers: list[Answer] = []
             with new_exchange(exchange), self._calls.entered(call), patience.wait():
                 try:
@@ -259,6 +259,14 @@ class Connection:
                 raise asked_in_result(self.server.name, answer)
             self._world.reach("send.answered")
             return await self._checked(tool, answer, session)
+
+    def _open_client(self, session: Session) -> ClientSession:
+        """Raises CallFailed where the connection was closed since it was taken for open."""
+        try:
+            return session.client.session
+        except RuntimeError as error:
+            text = f"{self.server.name} went away before the call was sent"
+            raise CallFailed(text, may_have_run=False, lost=True) from error
 
     async def _checked(self, tool: str, result: RawResult, session: Session) -> RawResult:
         """The result, unless it breaks the promise of its server; one that cannot be checked is taken as it is."""
